@@ -30,6 +30,7 @@ const UNSAFE_FILES: &[&str] = &[
     // A Linux guest's way to its exit port; its command's session and system calls.
     "crates/init/src/credentials.rs",
     "crates/init/src/end/port.rs",
+    "crates/init/src/kill.rs",
     "crates/init/src/terminal.rs",
     "crates/init/src/watch.rs",
     // And its processor's clock.

@@ -55,6 +55,8 @@ impl From<RunArgs> for Request {
             image: args.image,
             kernel: args.kernel,
             command: args.command,
+            entrypoint: args.entrypoint,
+            workdir: args.workdir,
             env: args.env,
             stop_signal: args.stop_signal,
             name: args.name,

@@ -2,6 +2,8 @@
 //! translator with roots from a directory and from container images.
 #![allow(clippy::unwrap_used)]
 
+#[path = "linux/signals.rs"]
+mod signals;
 mod support;
 #[path = "linux/volumes.rs"]
 mod volumes;
@@ -201,11 +203,11 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
     }
     let place = TestDir::new();
     let image = place.file("image.tar", &docker_archive(CONFIG, &image_layers()));
-    let script =
-        "busybox() { /bin/busybox $@; }; busybox id; busybox pwd; busybox ls; echo $WHO; exit 42";
-    let ended = place.run(&with_debian(&image, &["--net", "none"], &[script]));
+    let script = "busybox() { /bin/busybox $@; }; busybox id; busybox pwd; busybox ls; echo $WHO $TOO; exit 42";
+    let options = ["--net", "none", "--env", "TOO=users"];
+    let ended = place.run(&with_debian(&image, &options, &[script]));
     ended.expect(42, "uid=7 gid=8");
-    for text in ["/srv", "index.html", "new", "image"] {
+    for text in ["/srv", "index.html", "new", "image users"] {
         assert!(ended.out.contains(text), "{text}: {ended:#?}");
     }
     assert!(!ended.out.contains("old"), "{ended:#?}");

@@ -452,7 +452,7 @@ fn rules_for_files_hold_qemu_where_there_are_no_namespaces() {
     );
     let shell = std::fs::canonicalize("/bin/sh").unwrap();
     let jailed = serde_json::json!({
-        "program": { "path": shell, "device": "None", "loopback": "Down" },
+        "program": { "path": shell, "device": "None", "loopback": "Down", "job_signals": "Everyones" },
         "jail": { "namespaces": false, "user": null },
         "order": "Namespaces",
     });

@@ -44,7 +44,10 @@ pub struct MachineConfig {
     /// What the image is.
     #[serde(default)]
     pub guest: GuestKind,
-    /// What asks a program to end, if the machine runs one.
+    /// Whether a Linux guest starts Tare's first process, which passes signals on to its command.
+    #[serde(default)]
+    pub has_init: bool,
+    /// What asks a program or that command to end, if the machine runs one.
     #[serde(default = "stop_signal")]
     pub stop_signal: SignalNumber,
     /// Network interface, if any.

@@ -1,6 +1,6 @@
 //! What every host program of Tare needs of Linux, and no other crate owns:
 //! processes that cannot be mistaken for another one, children that end with their parent,
-//! signals that ask for an end,
+//! signals that ask for an end, and what becomes of them,
 //! programs on the search path, lists of CPUs, directories that may be removed, journals of
 //! changes that must be undone, words for a shell, text by others that is printed on a
 //! terminal, messages on standard error, the state of standard input, and network namespaces for experiments. Depends on no crate
@@ -11,6 +11,7 @@
 
 pub mod child;
 pub mod cpu_list;
+pub mod end_requests;
 pub mod journal;
 pub mod owned_directory;
 pub mod printable;

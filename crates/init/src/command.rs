@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use tare_init::account::{Account, look_up_below};
 use tare_init::{Logging, PATH, Task, credentials};
 
 use crate::console::say;
+use crate::ports;
+use crate::signals::Events;
 use crate::streams::Streams;
 use crate::terminal;
 use crate::watch::{self, Watch};
@@ -23,24 +23,26 @@ pub(crate) const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Passed on to the command.
-const FORWARDED: &[i32] = &[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
 /// Runs the task's command to its end: its status, or 128 and the signal.
 pub(crate) fn run(task: &Task) -> Result<u8, String> {
     // Before the command starts, so that no end is missed.
-    let mut signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD]))
-        .map_err(|error| format!("cannot watch signals: {error}"))?;
+    let mut events = Events::watch().map_err(|error| format!("cannot watch signals: {error}"))?;
     let account = account(&task.user)?;
     let mut watch = match task.refusals {
         Logging::On => Some(Watch::default()),
         Logging::Off => None,
     };
     make_directory(directory(task))?;
-    let streams = Streams::open();
+    let has_ports = ports::wait();
+    let streams = has_ports.then(Streams::open).flatten();
     for words in &task.beside {
         // A failure is reported; the command may do without it.
         let _ = start(words, task, &account, |_| Ok(()));
+    }
+    // A command that is followed gets no signals: the host then ends the machine.
+    if has_ports && watch.is_none() {
+        events.hear_host();
     }
     let mut left = task.tries.max(1);
     loop {
@@ -51,7 +53,7 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
         let status = match start(&task.command, task, &account, equip) {
             Ok(child) => match &mut watch {
                 Some(watch) => watch.until_it_ends(child).map_or(u8::MAX, meaning),
-                None => until_it_ends(child, &mut signals),
+                None => until_it_ends(child, &mut events),
             },
             Err(status) => {
                 left = 1;
@@ -139,13 +141,9 @@ fn command(program: &str, arguments: &[String], task: &Task, account: &Account) 
 }
 
 /// Passes signals on and reaps whoever ends, until the command does.
-fn until_it_ends(command: Pid, signals: &mut Signals) -> u8 {
+fn until_it_ends(command: Pid, events: &mut Events) -> u8 {
     loop {
-        for signal in signals.wait() {
-            if signal != SIGCHLD {
-                let _ = Signal::from_named_raw(signal).map(|it| kill_process(command, it));
-            }
-        }
+        events.pass_on(command);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == command {
                 return meaning(status);
@@ -165,7 +163,7 @@ fn meaning(status: WaitStatus) -> u8 {
 mod tests {
     use std::process::Stdio;
 
-    use rustix::process::getpid;
+    use rustix::process::{Signal, getpid, kill_process};
 
     use super::*;
 
@@ -215,7 +213,7 @@ mod tests {
     #[test]
     #[allow(clippy::zombie_processes, reason = "until_it_ends waits for them")]
     fn an_end_is_a_status_or_128_and_a_signal_while_orphans_are_reaped() {
-        let mut signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD])).unwrap();
+        let mut events = Events::watch().unwrap();
         let task = Task::default();
         let mut ends = |script: &str, signal: Option<Signal>| {
             let mut command = of(&["/bin/sh", "-c", script], &task);
@@ -225,7 +223,7 @@ mod tests {
             if let Some(signal) = signal {
                 kill_process(getpid(), signal).unwrap();
             }
-            until_it_ends(pid, &mut signals)
+            until_it_ends(pid, &mut events)
         };
         assert_eq!(ends("exit 7", None), 7);
         assert_eq!(ends("(exit 3) & exit 0", None), 0);

@@ -6,30 +6,15 @@
 //! command starts, pass on the end of the input, and keep output and errors
 //! apart. A machine without the device gives the command the console.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use tare_init::stream;
 
 use crate::console::say;
-
-/// Devices by virtio's number.
-const DEVICES: &str = "/sys/bus/virtio/devices";
-/// The number of a virtio console.
-const CONSOLE: &str = "0x0003";
-/// Ports by the kernel's name.
-const PORTS: &str = "/sys/class/virtio-ports";
-/// Time for the host to name the ports.
-const PORT_LIMIT: Duration = Duration::from_secs(5);
-/// Time for the host to connect a port after naming it.
-const CONNECT_LIMIT: Duration = Duration::from_millis(200);
-const PAUSE: Duration = Duration::from_millis(2);
+use crate::ports;
 
 /// The ports of a command's streams.
 #[derive(Debug)]
@@ -40,30 +25,10 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Opens the ports, if the machine has them.
+    /// Opens the ports, if the machine has them; the host has named all by now.
     pub(crate) fn open() -> Option<Self> {
-        if !has_device() {
-            return None;
-        }
-        if !Path::new(PORTS).is_dir() {
-            say(
-                &"this kernel has no driver for virtio consoles (VIRTIO_CONSOLE): \
-                 standard input does not reach the command",
-            );
-            return None;
-        }
-        let opened = find(stream::INPUT).and_then(|input| {
-            Ok(Self {
-                input: OpenOptions::new().read(true).open(input)?,
-                output: OpenOptions::new().write(true).open(find(stream::OUTPUT)?)?,
-                error: OpenOptions::new().write(true).open(find(stream::ERROR)?)?,
-            })
-        });
-        match opened {
-            Ok(streams) => {
-                streams.wait_for_host();
-                Some(streams)
-            }
+        match Self::open_named() {
+            Ok(streams) => streams,
             Err(error) => {
                 say(&format!(
                     "cannot open the ports of the standard streams: {error}"
@@ -73,19 +38,21 @@ impl Streams {
         }
     }
 
-    /// Until the host's end is connected, reading looks like the end of the input.
-    fn wait_for_host(&self) {
-        let begin = Instant::now();
-        let now = Timespec::default();
-        while begin.elapsed() < CONNECT_LIMIT {
-            let mut input = [PollFd::new(&self.input, PollFlags::IN)];
-            let _ = poll(&mut input, Some(&now));
-            let seen = input[0].revents();
-            if seen.contains(PollFlags::IN) || !seen.contains(PollFlags::HUP) {
-                return;
-            }
-            sleep(PAUSE);
-        }
+    fn open_named() -> io::Result<Option<Self>> {
+        let Some(input) = ports::named(stream::INPUT)? else {
+            return Ok(None);
+        };
+        let streams = Self {
+            input: OpenOptions::new().read(true).open(input)?,
+            output: OpenOptions::new()
+                .write(true)
+                .open(ports::find(stream::OUTPUT)?)?,
+            error: OpenOptions::new()
+                .write(true)
+                .open(ports::find(stream::ERROR)?)?,
+        };
+        ports::wait_for_host(&streams.input);
+        Ok(Some(streams))
     }
 
     /// Makes them a command's standard streams.
@@ -103,30 +70,5 @@ impl Streams {
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
         while wait(WaitOptions::empty()).is_ok_and(|ended| ended.is_some()) {}
         drop(self);
-    }
-}
-
-fn has_device() -> bool {
-    let devices = fs::read_dir(DEVICES).into_iter().flatten().flatten();
-    devices
-        .filter_map(|device| fs::read_to_string(device.path().join("device")).ok())
-        .any(|number| number.trim() == CONSOLE)
-}
-
-/// The device file of the port with this name, once the host has named it.
-fn find(name: &str) -> io::Result<PathBuf> {
-    let begin = Instant::now();
-    loop {
-        for port in fs::read_dir(PORTS)?.flatten() {
-            let found = fs::read_to_string(port.path().join("name"));
-            if found.is_ok_and(|found| found.trim() == name) {
-                return Ok(Path::new("/dev").join(port.file_name()));
-            }
-        }
-        if begin.elapsed() > PORT_LIMIT {
-            let missing = format!("the machine has no port {name}");
-            return Err(io::Error::new(io::ErrorKind::NotFound, missing));
-        }
-        sleep(PAUSE);
     }
 }

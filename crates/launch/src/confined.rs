@@ -68,6 +68,7 @@ impl Jailed {
                     Accelerator::Kvm => jail::HostDevice::Kvm,
                 },
                 loopback: jail::Loopback::Down,
+                job_signals: jail::JobSignals::Everyones,
             },
             jail: Jail {
                 namespaces: true,
@@ -85,6 +86,12 @@ impl Jailed {
                 EntryOrder::User
             },
         })
+    }
+
+    /// The same for a QEMU whose guest gets the job's signals by another way.
+    pub(crate) fn without_job_signals(mut self) -> Self {
+        self.program.job_signals = jail::JobSignals::Starters;
+        self
     }
 
     /// The same for a QEMU that listens on its own loopback interface.

@@ -1,15 +1,16 @@
-//! Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) while a machine is being started: checked
+//! Ctrl-C, SIGTERM, a terminal that closes (SIGHUP) and `tare stop` while a machine is being started: checked
 //! between two steps, so that everything made so far is removed.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use tare_control::exit::ExitCode;
 use tare_host::signals::{ENDS, is_ignored};
 
 use crate::failure::{Explain, Failure};
+use crate::guest_signals::STOP_REQUEST;
 
 /// The start was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +18,7 @@ pub enum Interrupted {
     /// By SIGINT.
     #[error("interrupted")]
     CtrlC,
-    /// By SIGTERM or SIGHUP.
+    /// By SIGTERM, SIGHUP or `tare stop`.
     #[error("terminated")]
     Terminated,
 }
@@ -43,7 +44,8 @@ impl Interruption {
     /// background job) stays ignored.
     pub(crate) fn watch() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
-        for number in ENDS.into_iter().filter(|number| !is_ignored(*number)) {
+        let ends = ENDS.into_iter().filter(|number| !is_ignored(*number));
+        for number in ends.chain([STOP_REQUEST.as_raw()]) {
             let value = usize::try_from(number).unwrap_or_default();
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }
@@ -59,8 +61,8 @@ impl Interruption {
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
         match i32::try_from(self.signal.load(Ordering::SeqCst)) {
             Ok(SIGINT) => Err(Interrupted::CtrlC),
-            Ok(SIGTERM | SIGHUP) => Err(Interrupted::Terminated),
-            _ => Ok(()),
+            Ok(0) | Err(_) => Ok(()),
+            Ok(_) => Err(Interrupted::Terminated),
         }
     }
 }

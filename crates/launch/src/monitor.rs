@@ -100,6 +100,7 @@ fn configuration(
         cmdline: machine.spec.cmdline.clone(),
         image_path: machine.record.image.clone(),
         guest: machine.spec.guest,
+        has_init: guest::starts_init(&machine.spec.cmdline),
         stop_signal: machine.spec.stop_signal,
         image: inherit(&machine.spec.image.file)?,
         initrd: machine.files.own.as_ref().map(inherit).transpose()?,

@@ -79,7 +79,7 @@ pub(crate) enum PlanError {
     AllowWithoutOutbound,
     /// Arguments for an image that is not a program.
     #[error(
-        "a command after -- is for programs and Linux guests, --env for programs; IMAGE is neither: leave them out"
+        "a command after --, --entrypoint, --workdir and --env are for programs and Linux guests; IMAGE is neither: leave them out"
     )]
     WordsForImage,
     /// A site's file for a program.
@@ -101,8 +101,13 @@ pub(crate) enum PlanError {
         "at= is for programs (tare run ./program): IMAGE and Linux guests mount disks themselves"
     )]
     PlaceWithoutProgram,
+    /// A working directory that is relative to nothing.
+    #[error("--workdir {0:?} is not an absolute path in the guest: begin it with /")]
+    RelativeWorkdir(String),
     /// A signal for something that gets none.
-    #[error("--stop-signal is for programs (tare run ./program): other guests get no signals")]
+    #[error(
+        "--stop-signal is for programs (tare run ./program) and Linux guests with --root: others get no signals"
+    )]
     SignalWithoutProgram,
     /// More disks than a program has use for.
     #[error("{0} disks: a program can mount one")]
@@ -278,11 +283,18 @@ fn guest_kind(request: &Request, image: Option<&Image>) -> Result<GuestKind, Pla
     if guest == GuestKind::Program && disks.len() > 1 {
         return Err(PlanError::SeveralDisks(disks.len()));
     }
-    if guest != GuestKind::Program && request.stop_signal.is_some() {
+    let gets_signals = match guest {
+        GuestKind::Program => true,
+        GuestKind::Linux => request.root.is_some(),
+        GuestKind::LibraryOs => false,
+    };
+    if let Some(directory) = request.workdir.as_ref().filter(|it| !it.starts_with('/')) {
+        return Err(PlanError::RelativeWorkdir(directory.clone()));
+    }
+    if !gets_signals && request.stop_signal.is_some() {
         return Err(PlanError::SignalWithoutProgram);
     }
-    let has_command = !(request.command.is_empty() && request.env.is_empty());
-    if guest == GuestKind::LibraryOs && has_command {
+    if guest == GuestKind::LibraryOs && request.names_command() {
         return Err(PlanError::WordsForImage);
     }
     Ok(guest)

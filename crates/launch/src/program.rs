@@ -14,10 +14,12 @@ use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
 use tare_program::script::{self, Interpreter, ScriptError};
 use tare_program::{FILE, Start, StartError, names};
 use tare_rootfs::Tree;
+use tare_rootfs::oci::Words;
 use tare_rootfs::root::RootFiles;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
 
 use crate::disk_choice;
+use crate::environment::{NotAVariable, set, set_all};
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
 use crate::linux::root;
@@ -132,8 +134,8 @@ pub(crate) enum ProgramError {
     #[error("cannot pass the arguments and environment on")]
     Start(#[from] StartError),
     /// Not a variable.
-    #[error("--env {0:?} is not NAME=VALUE")]
-    Variable(String),
+    #[error(transparent)]
+    Variable(#[from] NotAVariable),
     /// A name in the root.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -252,8 +254,8 @@ pub(crate) fn choose(
         stop_signal,
         mut warnings,
     } = match &request.root {
-        Some(root) if program.is_some() => root::files(root, &[], room / 2)?,
-        Some(root) => root::parts(root, &request.command, room / 2)?,
+        Some(root) if program.is_some() => root::files(root, Words::default(), room / 2)?,
+        Some(root) => root::parts(root, request.words(), room / 2)?,
         None => Default::default(),
     };
     warnings.extend(tree.remove_pipes());
@@ -286,18 +288,12 @@ pub(crate) fn choose(
     for (name, value) in [("PATH", tare_init::PATH), ("HOME", "/root")] {
         set(&mut environment, name, value, false);
     }
-    for variable in &request.env {
-        let parts = variable
-            .split_once('=')
-            .filter(|(name, _)| !name.is_empty());
-        let (name, value) = parts.ok_or_else(|| ProgramError::Variable(variable.clone()))?;
-        set(&mut environment, name, value, true);
-    }
+    set_all(&mut environment, &request.env)?;
     let start = Start {
         path,
         arguments: task.command,
         environment,
-        directory: task.working_directory,
+        directory: request.workdir.clone().unwrap_or(task.working_directory),
         hostname: request.name.clone().unwrap_or_else(|| name.clone()),
         mount,
     };
@@ -371,15 +367,6 @@ fn check_loader(path: String, loader: String, tree: &Tree) -> Result<(), Program
     }
 }
 
-fn set(environment: &mut Vec<String>, name: &str, value: &str, replaces: bool) {
-    let same = |have: &String| have.split_once('=').is_some_and(|(have, _)| have == name);
-    match environment.iter_mut().find(|have| same(have)) {
-        Some(have) if replaces => *have = format!("{name}={value}"),
-        Some(_) => {}
-        None => environment.push(format!("{name}={value}")),
-    }
-}
-
 /// The path of a task's command in the root, without a leading slash.
 fn find(tree: &Tree, command: &str, task: &Task) -> Result<String, ProgramError> {
     let resolve = |path: &String| {
@@ -447,15 +434,6 @@ mod tests {
     /// Types of ELF files (`elf.h`).
     const ET_EXEC: u16 = 2;
     const ET_DYN: u16 = 3;
-
-    #[test]
-    fn variables_replace_each_other_by_name() {
-        let mut environment = vec!["A=1".to_owned()];
-        set(&mut environment, "A", "2", false);
-        set(&mut environment, "B", "3", false);
-        set(&mut environment, "A", "4", true);
-        assert_eq!(environment, ["A=4", "B=3"]);
-    }
 
     #[test]
     fn a_loader_is_a_relocatable_file_of_the_root() {

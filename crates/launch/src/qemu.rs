@@ -61,15 +61,22 @@ pub(crate) fn start(
         arguments,
         handed,
         streams,
+        signals,
     } = QemuLine::of(accelerator, &machine, network)
         .map_err(RunFileError::of("what QEMU is given", &dir))?;
-    let qemu = Jailed::qemu(programs.qemu, accelerator, machine.spec.user.as_ref());
+    let qemu = Jailed::qemu(programs.qemu, accelerator, machine.spec.user.as_ref())
+        .map_err(RunFileError::of("QEMU's jail", &dir))?;
+    let (signals, _open) = signals.unzip();
     let supervised = Supervised {
-        qemu: qemu.map_err(RunFileError::of("QEMU's jail", &dir))?,
+        qemu: match signals {
+            Some(_) => qemu.without_job_signals(),
+            None => qemu,
+        },
         arguments,
         run_dir: dir.path().to_owned(),
         guest: machine.spec.guest,
         volumes: machine.virtiofsds.iter().map(Virtiofsd::number).collect(),
+        signals,
     };
     match machine.spec.place {
         JobMode::Foreground | JobMode::Attempt(_) => {

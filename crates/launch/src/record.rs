@@ -46,6 +46,9 @@ pub struct Record {
     /// How it can get another root at run time, if it can (`tare run --reload`).
     #[serde(default)]
     pub reload: Option<Reloadable>,
+    /// Whether [`Self::process`] passes signals on to the command of a guest in QEMU.
+    #[serde(default)]
+    pub passes_signals: bool,
 }
 
 /// What `tare reload` needs to know of a machine whose engine has no command for it.
@@ -165,6 +168,11 @@ impl Record {
     /// The process that the record names, unless it has ended.
     pub fn process(&self) -> Option<ProcessHandle> {
         ProcessHandle::open(self.pid, self.start_time?)
+    }
+
+    /// Whether that process is one that passes signals on now: a keeper between two attempts is not.
+    pub fn takes_signals(&self) -> bool {
+        self.passes_signals && self.waits_after.is_none()
     }
 
     /// Sets the process whose end is the machine's.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tare_abi::cmdline::Idle;
 use tare_control::halt::HaltPolicy;
 use tare_host::signal_number::SignalNumber;
+use tare_rootfs::oci::Words;
 
 use crate::attempt::{Attempt, Output};
 use crate::disk_choice::DiskChoice;
@@ -26,7 +27,11 @@ pub struct Request {
     pub kernel: Option<PathBuf>,
     /// Arguments of a program, or the command of a Linux guest.
     pub command: Vec<String>,
-    /// Environment of a program, `NAME=VALUE`.
+    /// What comes first in that command, instead of an image's entry point; an empty one is none.
+    pub entrypoint: Option<String>,
+    /// The working directory of a program or command.
+    pub workdir: Option<String>,
+    /// Environment of a program or command, `NAME=VALUE`.
     pub env: Vec<String>,
     /// What asks a program to end; by default what its image says, or SIGTERM.
     pub stop_signal: Option<SignalNumber>,
@@ -72,6 +77,22 @@ pub struct Request {
     pub attempt: Option<Attempt>,
     /// What executes the guest.
     pub engine: EngineChoice,
+}
+
+impl Request {
+    /// What the user says of the command of [`Self::root`].
+    pub(crate) fn words(&self) -> Words<'_> {
+        Words {
+            entrypoint: self.entrypoint.as_deref(),
+            arguments: &self.command,
+        }
+    }
+
+    /// Whether the user says something of a command, or how it runs.
+    pub(crate) fn names_command(&self) -> bool {
+        let is_described = self.entrypoint.is_some() || self.workdir.is_some();
+        is_described || !(self.command.is_empty() && self.env.is_empty())
+    }
 }
 
 /// Where a machine runs.

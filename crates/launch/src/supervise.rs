@@ -1,4 +1,4 @@
-//! Waits for QEMU: ends with its status, passes signals on, and removes the run directory. In the
+//! Waits for QEMU: ends with its status, passes signals on to it or to the guest's command, and removes the run directory. In the
 //! background a process of `tare` does nothing else.
 
 use std::env;
@@ -9,16 +9,16 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tare_abi::exit::GuestExit;
 use tare_control::config::GuestKind;
@@ -26,12 +26,14 @@ use tare_control::console_exit::{self, ConsoleExit};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
+use tare_daemon::jail::{JobSignals, KILL_REQUEST};
 use tare_host::child::{ended_within, ignores_hangups_with_us, in_own_session};
-use tare_host::signals::requests_to_end;
+use tare_host::signals::{OF_PROGRAMS, requests_to_end};
 use tare_host::terminal::SavedInput;
 
 use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunResult};
+use crate::guest_signals::{Fate, GuestSignals, Passing, STOP_REQUEST};
 use crate::hold::Hold;
 use crate::linux::stdio;
 use crate::log_bound::LogBound;
@@ -58,6 +60,8 @@ pub(crate) struct Supervised {
     pub(crate) guest: GuestKind,
     /// QEMU's sockets to those who serve its shared directories.
     pub(crate) volumes: Vec<RawFd>,
+    /// How signals reach the guest's command, if they do.
+    pub(crate) signals: Option<GuestSignals>,
 }
 
 /// QEMU did not run, or failed.
@@ -209,7 +213,7 @@ fn wait_for_end(
     streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> SupervisedEnd {
-    let (status, signal) = match start_and_wait(task, streams, meanwhile) {
+    let (status, requests) = match start_and_wait(task, streams, meanwhile) {
         Ok(ended) => ended,
         Err(failure) => {
             return SupervisedEnd {
@@ -222,11 +226,11 @@ fn wait_for_end(
         }
     };
     SupervisedEnd {
-        outcome: outcome(task, status, signal),
-        end: if signal == 0 {
-            WhoEnded::Guest
-        } else {
+        outcome: outcome(task, status, requests.ended_by()),
+        end: if requests.have_come() {
             WhoEnded::User
+        } else {
+            WhoEnded::Guest
         },
     }
 }
@@ -237,7 +241,8 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunResult {
         .and_then(|log| console_exit::read(&log));
     let is_linux = task.guest == GuestKind::Linux;
     match signal {
-        SIGINT => Ok(ExitCode::Interrupted.into()),
+        SIGINT | SIGQUIT => Ok(ExitCode::Interrupted.into()),
+        _ if signal == STOP_REQUEST.as_raw() => Ok(ExitCode::Success.into()),
         SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
         _ => match (said, meaning(status)?) {
             (Some(ConsoleExit::Status(status)), code) if is_linux || has_ended(code) => {
@@ -254,30 +259,34 @@ fn has_ended(code: ExitCode) -> bool {
     matches!(code, ExitCode::Success | ExitCode::GuestStatus)
 }
 
-/// QEMU's exit status and the signal that requested the end, or 0.
+/// QEMU's exit status, and the requests to end that came.
 fn start_and_wait(
     task: &Supervised,
     streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
-) -> Result<(ExitStatus, i32), Failure> {
+) -> Result<(ExitStatus, Arc<Requests>), Failure> {
     let failed = |source| SuperviseError::Run {
         program: task.qemu.program.path.clone(),
         source,
     };
-    let signals = Signals::new(requests_to_end()).map_err(failed)?;
+    let guest = task.signals.as_ref().map(GuestSignals::open).transpose();
+    let guest = guest.map_err(failed)?;
+    let further = guest.iter().flat_map(|_| OF_PROGRAMS);
+    let further = further.chain(guest.iter().map(|_| STOP_REQUEST.as_raw()));
+    let signals = Signals::new(requests_to_end().chain(further)).map_err(failed)?;
     let handle = signals.handle();
     let tare = env::current_exe().map_err(failed)?;
     let input = SavedInput::save();
     let (mut child, hold) = spawn(&tare, task).map_err(failed)?;
     let bound = LogBound::start(RunDir::at(&task.run_dir).console_log());
-    let received = Arc::new(AtomicI32::new(0));
-    let qemu = Uncollected::of(&child);
+    let requests = Arc::new(Requests::default());
+    let qemu = Uncollected::of(&child, task.qemu.program.job_signals);
     let ended = {
         let qemu = qemu.clone();
-        move || end(&qemu)
+        move || qemu.end()
     };
     let watch = VolumeWatch::start(&task.volumes, ended).map_err(failed)?;
-    let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
+    let passing = pass_on(signals, guest, qemu.clone(), Arc::clone(&requests));
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
             stdio::make_blocking(streams)?;
@@ -293,13 +302,13 @@ fn start_and_wait(
     let status = if done.is_ok() {
         child.wait()
     } else {
-        end_held(&mut child)
+        end_held(&mut child, task.qemu.program.job_signals)
     };
     // QEMU restores it unless it was killed.
     input.restore();
     stop(&handle, passing);
     drop(bound);
-    let signal = received.load(Ordering::SeqCst);
+    let signal = requests.ended_by();
     if watch.is_some_and(VolumeWatch::stop) && signal == 0 {
         return Err(SuperviseError::VolumeEnded.into());
     }
@@ -307,7 +316,7 @@ fn start_and_wait(
     if signal == 0 {
         done?;
     }
-    Ok((status.map_err(failed)?, signal))
+    Ok((status.map_err(failed)?, requests))
 }
 
 /// Starts QEMU with its guest held.
@@ -322,11 +331,27 @@ fn spawn(tare: &Path, task: &Supervised) -> io::Result<(Child, Hold)> {
 /// QEMU until its exit status is reaped: until then no other process gets its number (`wait(2)`),
 /// so that a signal reaches QEMU or nothing, even without a pidfd.
 #[derive(Clone, Debug)]
-struct Uncollected(Arc<Mutex<Option<Pid>>>);
+struct Uncollected {
+    pid: Arc<Mutex<Option<Pid>>>,
+    job_signals: JobSignals,
+}
 
 impl Uncollected {
-    fn of(child: &Child) -> Self {
-        Self(Arc::new(Mutex::new(Some(Pid::from_child(child)))))
+    fn of(child: &Child, job_signals: JobSignals) -> Self {
+        Self {
+            pid: Arc::new(Mutex::new(Some(Pid::from_child(child)))),
+            job_signals,
+        }
+    }
+
+    /// Requests QEMU to end, and kills it if it does not.
+    fn end(&self) {
+        self.signal(request_to_end(self.job_signals));
+        let qemu = self.clone();
+        thread::spawn(move || {
+            thread::sleep(END_LIMIT);
+            qemu.signal(Signal::KILL);
+        });
     }
 
     /// Sends a signal, unless QEMU was reaped.
@@ -343,7 +368,7 @@ impl Uncollected {
     }
 
     fn pid(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -355,37 +380,70 @@ fn await_end(child: &Child) -> io::Result<()> {
     Ok(())
 }
 
-fn pass_on(mut signals: Signals, qemu: Uncollected, received: Arc<AtomicI32>) -> JoinHandle<()> {
+/// What users requested by signals.
+#[derive(Debug, Default)]
+struct Requests {
+    /// The first signal that ended QEMU, or 0.
+    ended_by: AtomicI32,
+    /// Whether the guest's command got a request to end.
+    is_asked: AtomicBool,
+}
+
+impl Requests {
+    fn ended_by(&self) -> i32 {
+        self.ended_by.load(Ordering::SeqCst)
+    }
+
+    fn have_come(&self) -> bool {
+        self.ended_by() != 0 || self.is_asked.load(Ordering::SeqCst)
+    }
+}
+
+fn pass_on(
+    mut signals: Signals,
+    mut guest: Option<Passing>,
+    qemu: Uncollected,
+    requests: Arc<Requests>,
+) -> JoinHandle<()> {
     thread::spawn(move || {
         for signal in signals.forever() {
-            let first = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-            match first {
-                Ok(_) => end(&qemu),
-                Err(_) => qemu.signal(Signal::TERM),
+            let fate = guest
+                .as_mut()
+                .map(|guest| guest.take(signal, Instant::now()));
+            match fate {
+                Some(Fate::Passed) => continue,
+                Some(Fate::Asked) => {
+                    requests.is_asked.store(true, Ordering::SeqCst);
+                    continue;
+                }
+                Some(Fate::Ends) | None => {}
+            }
+            let order = Ordering::SeqCst;
+            match requests.ended_by.compare_exchange(0, signal, order, order) {
+                Ok(_) => qemu.end(),
+                Err(_) => qemu.signal(request_to_end(qemu.job_signals)),
             }
         }
     })
 }
 
+/// By SIGTERM QEMU ends itself, and restores the terminal.
+fn request_to_end(job_signals: JobSignals) -> Signal {
+    match job_signals {
+        JobSignals::Everyones => Signal::TERM,
+        JobSignals::Starters => KILL_REQUEST,
+    }
+}
+
 /// Ends a QEMU whose guest is held and will not run. Until it is reaped, no other process has its
 /// number, so no handle is needed; the kernel may not give one.
-fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+fn end_held(child: &mut Child, job_signals: JobSignals) -> io::Result<ExitStatus> {
+    let _ = kill_process(Pid::from_child(child), request_to_end(job_signals));
     if let Some(status) = ended_within(child, END_LIMIT) {
         return Ok(status);
     }
     child.kill()?;
     child.wait()
-}
-
-/// Requests QEMU to end, so that it restores the terminal; kills it if it does not.
-fn end(qemu: &Uncollected) {
-    qemu.signal(Signal::TERM);
-    let qemu = qemu.clone();
-    thread::spawn(move || {
-        thread::sleep(END_LIMIT);
-        qemu.signal(Signal::KILL);
-    });
 }
 
 fn stop(handle: &Handle, passing: JoinHandle<()>) {
@@ -451,7 +509,7 @@ mod tests {
     #[test]
     fn a_qemu_that_does_not_heed_the_request_to_end_is_killed() {
         let mut deaf = deaf();
-        end(&Uncollected::of(&deaf));
+        Uncollected::of(&deaf, JobSignals::Everyones).end();
         assert_eq!(deaf.wait().expect("its end").signal(), Some(9));
     }
 
@@ -459,7 +517,7 @@ mod tests {
     fn a_signal_reaches_qemu_until_its_end_is_collected() {
         let sleeper = || Command::new("sleep").arg("60").spawn().expect("a sleeper");
         let mut child = sleeper();
-        let qemu = Uncollected::of(&child);
+        let qemu = Uncollected::of(&child, JobSignals::Everyones);
         qemu.signal(Signal::TERM);
         await_end(&child).expect("its end");
         // The number is still taken.
@@ -469,7 +527,7 @@ mod tests {
         assert_eq!(child.wait().expect("its end").signal(), Some(15));
         // As if another process had the number by now.
         let mut other = sleeper();
-        let qemu = Uncollected::of(&other);
+        let qemu = Uncollected::of(&other, JobSignals::Everyones);
         qemu.forget();
         qemu.signal(Signal::TERM);
         other.kill().expect("a sleeper");
@@ -479,11 +537,14 @@ mod tests {
 
     #[test]
     fn a_held_qemu_ends_without_a_handle_of_its_process() {
-        let ended = end_held(&mut deaf()).expect("its end");
+        let ended = end_held(&mut deaf(), JobSignals::Everyones).expect("its end");
         assert_eq!(ended.signal(), Some(9));
         let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a sleeper");
-        let ended = end_held(&mut sleeper).expect("its end");
+        let ended = end_held(&mut sleeper, JobSignals::Everyones).expect("its end");
         assert_eq!(ended.signal(), Some(15), "it may end by itself");
+        let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a sleeper");
+        let ended = end_held(&mut sleeper, JobSignals::Starters).expect("its end");
+        assert_eq!(ended.signal(), Some(12), "it gets no other");
     }
 
     struct Silent;

@@ -24,7 +24,7 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::bus::{Bus, StrayAccesses};
 use crate::complaint::complain;
 use crate::console::Console;
-use crate::console::ports::{PORTS, Ports};
+use crate::console::ports::Ports;
 use crate::disk::OpenDisk;
 use crate::drain::{Drain, Drained};
 use crate::huge_pages::HugePageRequests;
@@ -162,12 +162,11 @@ impl Devices {
         Ok(())
     }
 
-    /// Adds a console whose ports are a program's standard streams; returns how its output is
-    /// drained.
-    pub(crate) fn add_streams(&mut self, ports: Ports) -> Result<Drain, StartError> {
+    /// Adds a console with these ports; returns how their output is drained.
+    pub(crate) fn add_ports(&mut self, ports: Ports) -> Result<Drain, StartError> {
         let event = ports.event().map_err(failed_to("copy an epoll"))?;
         let counters = ports.counters();
-        let device = virtio_console::Console::new(&PORTS, ports);
+        let device = virtio_console::Console::new(&ports.settings(), ports);
         let drain = Drain::new()?;
         let asked = drain.clone();
         let queues = self.add_served("console", device, Some(event), |device| {

@@ -107,16 +107,19 @@ impl AssembledMachine {
         }
         let log = setup.console_log.try_clone().and_then(ConsoleLog::new);
         let log = SharedLog::new(log.map_err(failed_to("use its console log"))?);
-        let drain = streams(setup, &mut devices, &log)?;
+        let signals = program_signals(setup, &vm)?;
+        let drain = ports(setup, &mut devices, &log, signals.as_ref())?;
         let input = match (&setup.config.console, &drain) {
             (config::Console::Stdio { .. }, None) if terminal::may_read() => ConsoleInput::Stdin,
             _ => ConsoleInput::None,
         };
         let console = console(setup, &vm, log)?;
-        let signals = program_signals(setup, &vm)?;
         let mut adjustable = devices.adjustable();
-        let (bus, io_devices, observed_devices) =
-            devices.finish(console, huge_pages(&setup.config), signals.clone());
+        let (bus, io_devices, observed_devices) = devices.finish(
+            console,
+            huge_pages(&setup.config),
+            register(setup, signals.as_ref()),
+        );
         let (vcpus, observed) = vcpus(&vm, &probe, ring, &setup.config, control, &bus)?;
         let halt = governor(&vm, &probe, setup.config.halt, &observed)?;
         adjustable.halt = Some(Rc::clone(&halt));
@@ -195,28 +198,46 @@ fn load(
     Ok(tare_boot::load(memory, &mut sources.image, options)?.entry)
 }
 
-/// The port from which a program gets signals.
+/// What takes signals to a program, or to a Linux guest's command.
 fn program_signals(setup: &Setup, vm: &Vm) -> Result<Option<Arc<ProgramSignals>>, StartError> {
-    if setup.config.guest != GuestKind::Program {
-        return Ok(None);
-    }
-    let line = eventfd()?;
-    vm.irqfd(ports::SIGNAL_IRQ, &line)?;
-    Ok(Some(Arc::new(ProgramSignals::new(line))))
+    Ok(match setup.config.guest {
+        GuestKind::Program => {
+            let line = eventfd()?;
+            vm.irqfd(ports::SIGNAL_IRQ, &line)?;
+            Some(Arc::new(ProgramSignals::of_program(line)))
+        }
+        GuestKind::Linux if setup.config.has_init => {
+            Some(Arc::new(ProgramSignals::of_command(eventfd()?)))
+        }
+        GuestKind::Linux | GuestKind::LibraryOs => None,
+    })
 }
 
-/// The device of the standard streams, if they are ports.
-fn streams(
+/// The register from which a program gets them.
+fn register(setup: &Setup, signals: Option<&Arc<ProgramSignals>>) -> Option<Arc<ProgramSignals>> {
+    let is_program = setup.config.guest == GuestKind::Program;
+    signals.filter(|_| is_program).cloned()
+}
+
+/// The device of the standard streams, if they are ports, and of a Linux guest's signals. Returns how
+/// the streams are drained.
+fn ports(
     setup: &mut Setup,
     devices: &mut Devices,
     log: &SharedLog,
+    signals: Option<&Arc<ProgramSignals>>,
 ) -> Result<Option<Drain>, StartError> {
-    let Some(streams) = setup.streams.take() else {
+    let streams = setup.streams.take();
+    let has_streams = streams.is_some();
+    let guest = setup.config.guest;
+    let signals = signals.filter(|_| guest == GuestKind::Linux).cloned();
+    if !has_streams && signals.is_none() {
         return Ok(None);
-    };
-    let unread = Unread::of(setup.config.guest);
-    let ports = Ports::new(streams, log.clone(), unread).map_err(failed_to("make an epoll"))?;
-    devices.add_streams(ports).map(Some)
+    }
+    let ports = Ports::new(streams, signals, log.clone(), Unread::of(guest))
+        .map_err(failed_to("make an epoll"))?;
+    let drain = devices.add_ports(ports)?;
+    Ok(has_streams.then_some(drain))
 }
 
 /// The serial port.

@@ -10,6 +10,7 @@ use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::main_loop::Service;
 use tare_daemon::signals::Request;
+use tare_host::end_requests::{EndRequests, Turn};
 use tare_host::signal_number::SignalNumber;
 
 use crate::ending::Ending;
@@ -17,7 +18,7 @@ use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::{self, Response, Routes};
 use crate::observe::Observer;
 use crate::settings::Adjustable;
-use crate::signals::{ProgramSignals, Requests, Turn};
+use crate::signals::ProgramSignals;
 
 /// There is a reason to end.
 pub(crate) const END: u32 = 0;
@@ -38,8 +39,11 @@ pub(crate) struct Control {
     pub shutdown: ShutdownHandle,
     /// Takes signals to the guest's program, if it runs one.
     pub(crate) signals: Option<Arc<ProgramSignals>>,
+    /// Whether the guest has the terminal as its console: Ctrl-C is for what is in its foreground, as often
+    /// as it is typed, and Ctrl-\ ends the machine.
+    pub(crate) has_terminal: bool,
     /// The requests to end that came as signals.
-    pub(crate) requests: Requests,
+    pub(crate) requests: EndRequests,
     /// What remains to do when there is a reason to end.
     pub(crate) ending: Ending,
     /// Whether a user requested the end.
@@ -47,6 +51,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// What takes signals to the guest's program, if one gets them now.
+    fn program(&self) -> Option<&Arc<ProgramSignals>> {
+        self.signals.as_ref().filter(|signals| signals.is_read())
+    }
+
     /// Ends the machine at once, if the signal requests an end.
     fn end_by(&self, signal: i32) {
         if let Some(request) = Request::of(signal) {
@@ -65,11 +74,21 @@ impl Service for Control {
     type End = ExitReason;
 
     fn signal(&mut self, signal: i32) {
-        let programs = self.signals.as_ref().filter(|_| !self.ending.has_begun());
+        if self.has_terminal && signal == libc::SIGQUIT {
+            // The way out of a guest that keeps Ctrl-C for itself.
+            self.end_by(libc::SIGINT);
+            return;
+        }
+        let programs = self.program().filter(|_| !self.ending.has_begun());
         let (Some(program), Some(number)) = (programs, SignalNumber::from_raw(signal)) else {
             self.end_by(signal);
             return;
         };
+        if self.has_terminal && signal == libc::SIGINT {
+            program.raise_key(number);
+            return;
+        }
+        let program = Arc::clone(program);
         let turn = match signal {
             libc::SIGINT | libc::SIGTERM => {
                 self.state = State::Stopping;
@@ -139,7 +158,7 @@ impl Interface for Control {
         self.state = State::Stopping;
         // A program ends by itself, with its own status; the client waits for that, and kills the
         // machine if it does not come.
-        match (how, &self.signals) {
+        match (how, self.program().cloned()) {
             (Stop::PowerOff, Some(program)) => {
                 if self.requests.ask() {
                     program.raise(self.config.stop_signal);
@@ -150,7 +169,7 @@ impl Interface for Control {
     }
 
     fn send_signal(&mut self, signal: SignalNumber) -> bool {
-        let program = self.signals.as_ref();
+        let program = self.program();
         program.map(|program| program.raise(signal)).is_some()
     }
 }

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::stdio::stdin;
+use rustix::termios::isatty;
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::{Console, GuestKind, Jail, Leaves, NetBackend, NetConfig};
+use tare_control::config::{
+    Console, GuestKind, Jail, Leaves, MachineConfig, NetBackend, NetConfig,
+};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
@@ -17,6 +21,7 @@ use tare_daemon::jail::Entering;
 use tare_daemon::main_loop::MainLoop;
 use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
+use tare_host::end_requests::EndRequests;
 use tare_host::process::{own_number, start_time};
 use tare_host::signals::OF_PROGRAMS;
 use tare_hv::KickHandle;
@@ -24,11 +29,11 @@ use tare_hv::KickHandle;
 use crate::complaint::complain;
 use crate::confine::{ConfineError, Files, OnViolation, Role};
 use crate::console::terminal;
+use crate::drain::Drain;
 use crate::ending::Ending;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{AssembledMachine, Control};
-use crate::signals::Requests;
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::pin_thread;
 use crate::wiring::eventfd;
@@ -57,7 +62,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let leaves = config.leaves;
     terminal::look();
     // From here on this is the machine's process, if the kernel grants it a PID namespace.
-    let further = further_signals(config.guest);
+    let further = further_signals(&config);
     let entering = jail::fork_into_namespaces(&config.jail, further);
     // A signal during the set-up must not leave the run directory behind. Should this
     // fail, `build` fails for the same reason and reports it.
@@ -202,11 +207,18 @@ fn live(
 }
 
 /// What such a guest gets besides requests to end.
-fn further_signals(guest: GuestKind) -> &'static [i32] {
-    match guest {
+fn further_signals(config: &MachineConfig) -> &'static [i32] {
+    match config.guest {
         GuestKind::Program => &OF_PROGRAMS,
+        GuestKind::Linux if config.has_init => &OF_PROGRAMS,
         GuestKind::LibraryOs | GuestKind::Linux => &[],
     }
+}
+
+/// Whether a Linux guest that gets signals has the terminal as its console.
+fn has_terminal(config: &MachineConfig, streams: Option<&Drain>) -> bool {
+    let is_shown = matches!(config.console, Console::Stdio { .. });
+    config.has_init && is_shown && streams.is_none() && isatty(stdin())
 }
 
 /// How a machine ended.
@@ -255,8 +267,9 @@ fn run_machine(
     }
     if matches!(setup.config.console, Console::Stdio { .. }) {
         terminal::enter(match (&machine.drain, &machine.signals) {
-            (_, Some(_)) => terminal::Keys::LinesAndQuit,
+            (Some(_), Some(_)) => terminal::Keys::LinesAndQuit,
             (Some(_), None) => terminal::Keys::Lines,
+            (None, Some(_)) => terminal::Keys::RawAndQuit,
             (None, None) => terminal::Keys::Raw,
         });
     }
@@ -273,8 +286,9 @@ fn run_machine(
         observer: machine.observer,
         adjustable: machine.adjustable,
         shutdown: shutdown.clone(),
+        has_terminal: has_terminal(&setup.config, machine.drain.as_ref()),
         signals: machine.signals,
-        requests: Requests::default(),
+        requests: EndRequests::default(),
         ending: Ending::new(machine.drain, Arc::clone(&control.stop), kicks.clone()),
         state: State::Running,
     };

@@ -1,103 +1,104 @@
-//! Signals for the guest's program: they wait in the monitor until the guest reads them at
-//! [`ports::SIGNAL`], so that none is lost while it starts.
+//! Signals for the guest's program: they wait in the monitor until the guest reads them, a program at
+//! [`ports::SIGNAL`], so that none is lost while it starts, and a Linux guest at a port of its console
+//! ([`tare_abi::streams::SIGNALS`]).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::fd::BorrowedFd;
 use tare_abi::ports;
+use tare_abi::streams::KEY;
 use tare_host::signal_number::SignalNumber;
 use vmm_sys_util::eventfd::EventFd;
 
-/// A signal that comes again within this is the same request: a job's processes and the process
-/// outside each pass it on (`timeout`, service managers).
-const SAME: Duration = Duration::from_secs(1);
+use crate::inherit::borrow;
 
-/// The port and its interrupt line. Raised on the main thread, read on vCPU threads.
+/// The signals that wait, and what tells that there are some. Raised on the main thread, read on vCPU
+/// threads or the I/O thread.
 #[derive(Debug)]
 pub(crate) struct ProgramSignals {
     /// A bit for each signal, one below its number.
     waiting: AtomicU64,
+    /// Those that a key of the terminal sent, in the same way.
+    keys: AtomicU64,
     line: EventFd,
+    is_read: AtomicBool,
 }
 
 impl ProgramSignals {
-    /// Raises `line` for each signal.
-    pub(crate) fn new(line: EventFd) -> Self {
+    /// Of a program: raises `line` for each signal.
+    pub(crate) fn of_program(line: EventFd) -> Self {
         Self {
             waiting: AtomicU64::new(0),
+            keys: AtomicU64::new(0),
             line,
+            is_read: AtomicBool::new(true),
         }
+    }
+
+    /// Of a Linux guest's command, which gets none before the guest reads: `event` is for the I/O thread.
+    pub(crate) fn of_command(event: EventFd) -> Self {
+        Self {
+            is_read: AtomicBool::new(false),
+            ..Self::of_program(event)
+        }
+    }
+
+    /// Whether the guest reads signals: before that the machine ends in place of its command.
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Acquire)
     }
 
     /// The guest is to send its program this signal. Signals that wait are counted once, as in Linux.
     pub(crate) fn raise(&self, signal: SignalNumber) {
+        self.add(&self.waiting, signal);
+    }
+
+    /// The same for what is in the foreground of the guest's terminal.
+    pub(crate) fn raise_key(&self, signal: SignalNumber) {
+        self.add(&self.keys, signal);
+    }
+
+    fn add(&self, to: &AtomicU64, signal: SignalNumber) {
         let bit = 1 << (signal.raw() - 1);
-        self.waiting.fetch_or(bit, Ordering::Release);
-        // KVM drains an irqfd at once, so its counter is never full.
+        to.fetch_or(bit, Ordering::Release);
+        // KVM drains an irqfd at once and the I/O thread its event, so the counter is never full.
         let _ = self.line.write(1);
+    }
+
+    /// Readable when a signal waits.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        borrow(&self.line)
+    }
+
+    /// A Linux guest reads its port: the next byte for it, if there is one.
+    pub(crate) fn read_port(&self) -> Option<u8> {
+        self.is_read.store(true, Ordering::Release);
+        // Before the look: a signal that comes after it sets the event again.
+        let _ = self.line.read();
+        let key = take(&self.keys).map(|number| number | KEY);
+        let byte = key.or_else(|| take(&self.waiting))?;
+        // More may wait.
+        let _ = self.line.write(1);
+        Some(byte)
     }
 
     /// A read of the port: the lowest signal that waits, which is taken, or 0.
     pub(crate) fn read(&self, data: &mut [u8]) {
         match data {
-            [_, _, _, _] => data.copy_from_slice(&self.take().to_le_bytes()),
+            [_, _, _, _] => {
+                let number = take(&self.waiting).map_or(ports::NO_SIGNAL, u32::from);
+                data.copy_from_slice(&number.to_le_bytes());
+            }
             _ => data.fill(0xff),
         }
     }
-
-    fn take(&self) -> u32 {
-        let without_lowest = |waiting: u64| waiting.checked_sub(1).map(|less| waiting & less);
-        let order = Ordering::AcqRel;
-        match self
-            .waiting
-            .fetch_update(order, Ordering::Acquire, without_lowest)
-        {
-            Ok(before) => before.trailing_zeros() + 1,
-            Err(_) => ports::NO_SIGNAL,
-        }
-    }
 }
 
-/// What a request to end becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// The program gets the signal.
-    Programs,
-    /// It has it already.
-    Same,
-    /// The machine ends at once.
-    Ends,
-}
-
-/// The requests to end that came as signals: the first is the program's, one that comes later ends the
-/// machine.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    first: Option<Instant>,
-    /// A bit for each signal since, at its number.
-    passed: u64,
-    /// Whether the program was asked to end through the control socket.
-    was_asked: bool,
-}
-
-impl Requests {
-    /// One came through the control socket. Whether it is the first: who asks again fears that
-    /// nothing heard it.
-    pub(crate) fn ask(&mut self) -> bool {
-        !std::mem::replace(&mut self.was_asked, true)
-    }
-
-    /// A signal came, at `now`.
-    pub(crate) fn next(&mut self, signal: i32, now: Instant) -> Turn {
-        let first = *self.first.get_or_insert(now);
-        if now.duration_since(first) >= SAME {
-            return Turn::Ends;
-        }
-        let bit = 1 << (signal & 63);
-        let is_new = self.passed & bit == 0;
-        self.passed |= bit;
-        if is_new { Turn::Programs } else { Turn::Same }
-    }
+/// Takes the lowest signal of a set.
+fn take(set: &AtomicU64) -> Option<u8> {
+    let without_lowest = |waiting: u64| waiting.checked_sub(1).map(|less| waiting & less);
+    let before = set.fetch_update(Ordering::AcqRel, Ordering::Acquire, without_lowest);
+    before.ok().map(|before| before.trailing_zeros() as u8 + 1)
 }
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     fn signals() -> ProgramSignals {
-        ProgramSignals::new(EventFd::new(libc::EFD_NONBLOCK).unwrap())
+        ProgramSignals::of_program(EventFd::new(libc::EFD_NONBLOCK).unwrap())
     }
 
     fn read(signals: &ProgramSignals) -> u32 {
@@ -141,18 +142,30 @@ mod tests {
         }
         assert_eq!(read(&signals), 15);
     }
-
     #[test]
-    fn a_request_that_comes_again_later_ends_the_machine() {
-        let begin = Instant::now();
-        let at = |ms: u64| begin + Duration::from_millis(ms);
-        let mut requests = Requests::default();
-        assert_eq!(requests.next(libc::SIGINT, at(0)), Turn::Programs);
-        assert_eq!(requests.next(libc::SIGINT, at(2)), Turn::Same);
-        // Whoever sends another signal soon after means it.
-        assert_eq!(requests.next(libc::SIGTERM, at(500)), Turn::Programs);
-        assert_eq!(requests.next(libc::SIGTERM, at(999)), Turn::Same);
-        assert_eq!(requests.next(libc::SIGINT, at(1000)), Turn::Ends);
-        assert_eq!(requests.next(libc::SIGTERM, at(5000)), Turn::Ends);
+    fn a_port_has_a_byte_for_each_signal_and_says_that_it_is_read() {
+        let signals = ProgramSignals::of_command(EventFd::new(libc::EFD_NONBLOCK).unwrap());
+        assert!(!signals.is_read());
+        signals.raise(SignalNumber::TERM);
+        signals.raise(SignalNumber::from_raw(64).unwrap());
+        signals.raise_key(SignalNumber::from_raw(2).unwrap());
+        for byte in [KEY | 2, 15, 64] {
+            // As long as something waits.
+            assert!(has_event(&signals), "{byte}");
+            assert_eq!(signals.read_port(), Some(byte));
+        }
+        assert_eq!(signals.read_port(), None);
+        assert!(signals.is_read() && !has_event(&signals));
+        signals.raise(SignalNumber::TERM);
+        assert!(has_event(&signals));
+        assert_eq!(signals.read_port(), Some(15));
+    }
+
+    fn has_event(signals: &ProgramSignals) -> bool {
+        let poll = crate::poll::Poll::new().unwrap();
+        poll.add(signals.event(), 1).unwrap();
+        let mut ready = Vec::new();
+        poll.wait(&mut ready, crate::poll::Wait::No).unwrap();
+        ready == [1]
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tare_host::signal_number::SignalNumber;
 
-use crate::oci::{self, Image, ImageError, ImageRef, Limits};
+use crate::oci::{self, Image, ImageError, ImageRef, Limits, Words};
 use crate::walk::{Links, Listing, WalkError, walk};
 use crate::{Task, Tree};
 
@@ -48,25 +48,25 @@ fn is_image_at(place: &ImageRef) -> bool {
     place.path.is_file() || oci::is_layout(&place.path)
 }
 
-/// Lists a root of at most `limit_bytes`. `command` is the user's; to an image it is what follows an
-/// entry point.
-pub fn read(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFiles, ReadRootError> {
+/// Lists a root of at most `limit_bytes`. Without an entry point of the user's, an image's comes before the
+/// user's arguments.
+pub fn read(from: &Path, words: Words<'_>, limit_bytes: u64) -> Result<RootFiles, ReadRootError> {
     let place = ImageRef::of(from);
     if is_image_at(&place) {
-        of_image(&place, command, limit_bytes)
+        of_image(&place, words, limit_bytes)
     } else {
-        of_directory(from, command, limit_bytes)
+        of_directory(from, words, limit_bytes)
     }
 }
 
 fn of_directory(
     path: &Path,
-    command: &[String],
+    words: Words<'_>,
     limit_bytes: u64,
 ) -> Result<RootFiles, ReadRootError> {
     let Listing { tree, warnings, .. } = walk(path, Links::Kept, limit_bytes)?;
     let task = Task {
-        command: command.to_vec(),
+        command: words.command(),
         ..Task::default()
     };
     Ok(RootFiles {
@@ -79,7 +79,7 @@ fn of_directory(
 
 fn of_image(
     place: &ImageRef,
-    command: &[String],
+    words: Words<'_>,
     limit_bytes: u64,
 ) -> Result<RootFiles, ReadRootError> {
     let image = oci::read(place, Limits::of_bytes(limit_bytes));
@@ -92,7 +92,7 @@ fn of_image(
         source,
     })?;
     let task = Task {
-        command: settings.command(command),
+        command: settings.command(words),
         environment: settings.env,
         working_directory: settings.working_dir,
         user: settings.user,

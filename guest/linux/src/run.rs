@@ -161,6 +161,9 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         .map_err(|Errno(errno)| RunError::Load { path, errno })?;
     let thread = Thread::first(PID, program::thread_name(called));
     process.threads.lock().insert(PID, thread.clone());
+    let waiter = libos_thread::current();
+    // Before the program runs, since the host ends the machine as long as they are not read.
+    let port = ports::signals(&waiter);
     let first = libos_thread::Builder::new()
         .name("program")
         .stack_size(STACK_BYTES)
@@ -175,11 +178,11 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         });
     }
     // The last thread of the program ends the machine.
-    let waiter = libos_thread::current();
     // It stays as long as the machine.
     host_signals::on_new(Box::leak(Box::new(move || waiter.unpark())));
+    let next = || host_signals::next().or_else(|| port?.next());
     loop {
-        while let Some(signal) = host_signals::next() {
+        while let Some(signal) = next() {
             if process.send(None, signal, Info::default()).is_err() {
                 log::warn!("signal {signal} is lost: too many wait");
             }

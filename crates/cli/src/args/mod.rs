@@ -70,14 +70,15 @@ pub(crate) enum Verb {
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Sends SIGTERM to a program in Tare's own monitor, or the signal that --stop-signal
-    /// or its container image names, and waits; ends other machines at once, without
-    /// notifying the guest. Kills machines that do not end in time.
+    /// Sends SIGTERM to a program or a Linux guest's command, or the signal that
+    /// --stop-signal or the container image names, and waits; ends other machines at
+    /// once, without notifying the guest. Kills machines that do not end in time.
     Stop(StopArgs),
     /// Kill machines, or send their programs a signal
     ///
     /// Without --signal, ends each machine at once. With it, sends that signal to the
-    /// program in a machine of Tare's own monitor: tare kill -s HUP NAME.
+    /// machine's program, or its Linux guest's command: tare kill -s HUP NAME. In QEMU
+    /// these get HUP, INT, QUIT, TERM, USR1 and USR2 only.
     Kill(KillArgs),
     /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),

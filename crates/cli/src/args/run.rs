@@ -35,12 +35,20 @@ pub(crate) struct RunArgs {
     /// the container image's]. tare exits with the command's status
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
-    /// Set an environment variable of the program; repeatable
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "kernel")]
+    /// First word of the command of --root, instead of a container image's entry point;
+    /// an empty one takes the entry point away
+    #[arg(long, value_name = "WORD", requires = "root", conflicts_with = "image")]
+    pub(crate) entrypoint: Option<String>,
+    /// Working directory of the program or command [default: the container image's, or /]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// Set an environment variable of the program, or of a Linux guest's command;
+    /// repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
-    /// Signal by which tare stop asks a program to end [default: the container image's,
-    /// or TERM]
-    #[arg(long, value_name = "SIGNAL", conflicts_with = "kernel")]
+    /// Signal by which tare stop asks a program, or a Linux guest's command, to end
+    /// [default: the container image's, or TERM]
+    #[arg(long, value_name = "SIGNAL")]
     pub(crate) stop_signal: Option<SignalNumber>,
     /// Name of the machine [default: the image's name and a number]
     #[arg(long, value_name = "NAME")]

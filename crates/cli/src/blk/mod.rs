@@ -230,6 +230,7 @@ fn record(image: String) -> Record {
         keeper: None,
         waits_after: None,
         reload: None,
+        passes_signals: false,
         user: None,
     }
 }

@@ -221,6 +221,7 @@ mod tests {
             keeper: None,
             waits_after: None,
             reload: None,
+            passes_signals: false,
             user: None,
         };
         let row = |record: &Record, state| Row {

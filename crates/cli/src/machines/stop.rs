@@ -10,6 +10,7 @@ use tare_control::api::Stop;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunDirError, RunRoot};
+use tare_launch::guest_signals::STOP_REQUEST;
 use tare_launch::record::{EngineName, Record};
 use tare_launch::{limits, user};
 use tare_qemu::qmp::Qmp;
@@ -132,6 +133,10 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
             .with_timeout(limit)
             .stop(Stop::PowerOff)
             .is_ok(),
+        _ if record.is_some_and(Record::takes_signals) => {
+            let process = record.and_then(Record::process);
+            process.is_some_and(|process| process.signal(STOP_REQUEST).is_ok())
+        }
         EngineName::Qemu | EngineName::QemuKvm => quit(&dir.control_socket(), limit).is_ok(),
     };
     if asked {

@@ -119,6 +119,12 @@ fn a_container_image_with_a_program_runs_without_a_kernel_as_it_says() {
         run(&[]).expect(42, "/bin/settings -v one in /srv for image: high");
         let args = ["--env", "WHO=me", "--", "two", "three"];
         run(&args).expect(42, "/bin/settings -v two three in /srv for me: high");
+        let entrypoint = ["--entrypoint", "/bin/settings"];
+        run(&entrypoint).expect(42, "/bin/settings in /srv for image: high");
+        let args = ["--entrypoint", "", "--", "settings", "four"];
+        run(&args).expect(42, "settings four in /srv for image: high");
+        run(&["--workdir", "/bin"]).expect(1, "page: No such file");
+        run(&["--workdir", "srv"]).expect(2, "begin it with /");
     }
     assert!(place.run_directories().is_empty());
 }

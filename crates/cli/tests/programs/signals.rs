@@ -13,7 +13,7 @@ use tare_host::signals::is_ignored;
 use tare_rootfs::oci::testing::{Entry, docker_archive, layer};
 
 use crate::support::compile::c;
-use crate::support::needs::skip;
+use crate::support::needs::{qemu, skip};
 use crate::support::process::{self, signal};
 use crate::support::{TestDir, end, eventually, installed};
 use crate::{can_run, run};
@@ -166,6 +166,42 @@ fn a_second_request_to_end_ends_the_machine_of_a_program_that_goes_on() {
         signal(&told.child, sent);
         told.ends(code, text);
     }
+}
+
+#[test]
+fn a_program_in_qemu_gets_signals_and_is_asked_to_end() {
+    if !qemu() {
+        return;
+    }
+    let Some(told) = Told::start(&["--engine", "qemu"], Signal::QUIT) else {
+        return;
+    };
+    for sent in [Signal::USR1, Signal::INT] {
+        signal(&told.child, sent);
+        told.has(sent);
+    }
+    told.place
+        .run(&["kill", "-s", "USR2", "told"])
+        .expect(0, "");
+    told.has(Signal::USR2);
+    // Each process of the job has it, QEMU too.
+    kill_process_group(Pid::from_child(&told.child), Signal::TERM).unwrap();
+    told.has(Signal::TERM);
+    signal(&told.child, Signal::QUIT);
+    told.ends(7, "");
+    let options = ["--engine", "qemu", "--stop-signal", "34"];
+    let Some(told) = Told::start(&options, Signal::from_named_raw(10).unwrap()) else {
+        return;
+    };
+    let stopped = told
+        .place
+        .tare(&["stop", "--time", "60", "told"])
+        .spawn()
+        .unwrap();
+    told.prints(&said(34));
+    signal(&told.child, Signal::USR1);
+    end(stopped).expect(0, "");
+    told.ends(7, "");
 }
 
 #[test]

@@ -46,7 +46,7 @@ use rustix::mount::{
 use rustix::process::{chdir, chroot, umask};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
-use tare_host::signals::{ENDS, unblock};
+use tare_host::signals::{ENDS, block, unblock};
 use tare_host::tap_namespace::raise_loopback;
 
 pub use build::{Build, BuildEnd, BuildProcess, Forked, fork_into_build};
@@ -55,14 +55,14 @@ pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
 pub use namespaces::{Loopback, enter_network_of};
 pub use processes::{Entering, fork_into_namespaces};
-pub use program::{HostDevice, Program};
+pub use program::{HostDevice, JobSignals, KILL_REQUEST, Program};
 pub use shared::{SharedAccess, enter_for_shared};
 pub use user::become_for_good;
 
 use build::BuildFiles;
 use error::{failed, failed_io};
 use namespaces::{Granted, NAMESPACES, is_forbidden, make_namespaces};
-use processes::{fork_for, tie};
+use processes::{Passed, fork_for, tie};
 use program::ProgramFiles;
 use user::become_user;
 
@@ -104,10 +104,18 @@ pub fn enter_for(program: &Program, jail: &Jail, order: EntryOrder) -> Result<()
     {
         become_for_good(&user)?;
     }
-    let entering = fork_for(&rest, program.loopback, tie, &[])?;
+    let withheld = program.job_signals.withheld();
+    let passed = match program.job_signals {
+        JobSignals::Everyones => Passed::These(&[]),
+        JobSignals::Starters => Passed::NoneOf(withheld),
+    };
+    let entering = fork_for(&rest, program.loopback, tie, passed)?;
     enter_with(&rest, Some(program), &entering)?;
     // The program may not let them through itself.
-    unblock(&ENDS).map_err(failed("let signals come"))
+    let ends = ENDS.into_iter().filter(|signal| !withheld.contains(signal));
+    block(withheld)
+        .and_then(|()| unblock(&ends.collect::<Vec<_>>()))
+        .map_err(failed("let signals come"))
 }
 
 fn enter_with(

@@ -30,6 +30,7 @@ use tare_host::terminal::SavedInput;
 
 use super::error::{JailError, failed, failed_io, not_restored};
 use super::namespaces::{Granted, Loopback, NAMESPACES, make_namespaces};
+use super::program::KILL_REQUEST;
 use super::user::become_user;
 
 /// Signals that tell the process outside of the machine, or stop a terminal's job.
@@ -77,7 +78,34 @@ impl Entering {
 /// makes anything that a fork does not copy (rings, virtual machines), or handles signals. The process
 /// outside passes `further` signals on too; they wait until the machine's process unblocks them.
 pub fn fork_into_namespaces(jail: &Jail, further: &[i32]) -> Result<Entering, JailError> {
-    fork_for(jail, Loopback::Down, tie()?, further)
+    fork_for(jail, Loopback::Down, tie()?, Passed::These(further))
+}
+
+/// What the process outside does with signals.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Passed<'a> {
+    /// The machine gets requests to end, and these.
+    These(&'a [i32]),
+    /// The machine gets none of these, and is killed by [`KILL_REQUEST`].
+    NoneOf(&'a [i32]),
+}
+
+impl Passed<'_> {
+    /// What the process outside waits for, besides requests to end.
+    fn further(self) -> Vec<i32> {
+        match self {
+            Self::These(further) => further.to_vec(),
+            Self::NoneOf(withheld) => [withheld, &[KILL_REQUEST.as_raw()]].concat(),
+        }
+    }
+
+    /// What the machine gets for a signal.
+    fn becomes(self, signal: i32) -> Option<Signal> {
+        match self {
+            Self::These(_) => Some(Signal::from_named_raw(signal).unwrap_or(Signal::TERM)),
+            Self::NoneOf(_) => (signal == KILL_REQUEST.as_raw()).then_some(Signal::KILL),
+        }
+    }
 }
 
 /// The same for what may listen, and ends with its parent as `tie` says.
@@ -85,7 +113,7 @@ pub(super) fn fork_for(
     jail: &Jail,
     loopback: Loopback,
     tie: ParentDeath,
-    further: &[i32],
+    passed: Passed<'_>,
 ) -> Result<Entering, JailError> {
     let mut entering = Entering::alone(tie);
     if !jail.namespaces {
@@ -94,17 +122,17 @@ pub(super) fn fork_for(
     let all = NAMESPACES | UnshareFlags::NEWPID;
     if make_namespaces(all, loopback)? == Granted::Yes {
         entering.made = Some(Granted::Yes);
-        return fork(jail, entering, further);
+        return fork(jail, entering, passed);
     }
     entering.made = Some(make_namespaces(NAMESPACES, loopback)?);
     Ok(entering)
 }
 
-fn fork(jail: &Jail, entering: Entering, further: &[i32]) -> Result<Entering, JailError> {
+fn fork(jail: &Jail, entering: Entering, passed: Passed<'_>) -> Result<Entering, JailError> {
     // None may come between: it would end one process without the other.
     hold_back()
         .and_then(|()| block(&TOLD))
-        .and_then(|()| block(further))
+        .and_then(|()| block(&passed.further()))
         .map_err(failed("hold back signals"))?;
     // Otherwise nothing would be left to wait for.
     // SAFETY: the default action runs no code of this process.
@@ -143,7 +171,7 @@ fn fork(jail: &Jail, entering: Entering, further: &[i32]) -> Result<Entering, Ja
             if let Some(signal) = missed {
                 send(child, signal);
             }
-            end_with(child, &input, further)
+            end_with(child, &input, passed)
         }
     }
 }
@@ -166,8 +194,8 @@ fn give_up_all(jail: &Jail, tie: &ParentDeath) -> Result<(), JailError> {
 
 /// Waits for the machine's end, and ends like it. A machine that was killed did not restore standard
 /// input.
-fn end_with(machine: Pid, input: &SavedInput, further: &[i32]) -> ! {
-    let further = further.iter().copied();
+fn end_with(machine: Pid, input: &SavedInput, passed: Passed<'_>) -> ! {
+    let further = passed.further();
     let signals: Vec<i32> = requests_to_end().chain(TOLD).chain(further).collect();
     let mut how = WaitOptions::NOHANG;
     loop {
@@ -182,7 +210,12 @@ fn end_with(machine: Pid, input: &SavedInput, further: &[i32]) -> ! {
                 signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => stop(machine, signal),
                 // A key of the terminal: the machine, which is of the same job, has it already.
                 _ if taken.is_kernels => {}
-                signal => pass_on(machine, signal),
+                // A signal to the whole job comes to the machine twice.
+                signal => {
+                    if let Some(signal) = passed.becomes(signal) {
+                        send(machine, signal);
+                    }
+                }
             },
             // Without signals there is the end to wait for.
             Err(_) => how = WaitOptions::empty(),
@@ -198,14 +231,6 @@ fn end_as(status: WaitStatus, input: &SavedInput) {
         input.restore();
         end_by(signal);
     }
-}
-
-/// A signal to the whole job comes to the machine twice.
-fn pass_on(machine: Pid, signal: i32) {
-    send(
-        machine,
-        Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
-    );
 }
 
 /// Until the machine is the user that this process is already, it may not be signalled.

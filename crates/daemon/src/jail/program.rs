@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Gid, Mode, Uid, chown, major, makedev, minor, mknodat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tare_confine::INSTALLED;
 use tare_control::config::JailUser;
@@ -30,6 +31,33 @@ pub struct Program {
     pub device: HostDevice,
     /// Whether it can listen in its network namespace.
     pub loopback: Loopback,
+    /// Whether it gets signals that end its job.
+    pub job_signals: JobSignals,
+}
+
+/// Who gets the signals that end a job: keys of a terminal, its hangup, and what users send to all
+/// processes of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobSignals {
+    /// The program too.
+    Everyones,
+    /// The process that started it alone, which ends it by [`KILL_REQUEST`]. The program stays in the job, so
+    /// that it may read the terminal and stops with the job.
+    Starters,
+}
+
+/// Kills a program that gets none of its job's signals: this one has its default action there, and the
+/// process outside a PID namespace kills the program by it and waits for its end.
+pub const KILL_REQUEST: Signal = Signal::USR2;
+
+impl JobSignals {
+    /// What the program does not get, although it may handle it.
+    pub(super) fn withheld(self) -> &'static [i32] {
+        match self {
+            Self::Everyones => &[],
+            Self::Starters => &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP],
+        }
+    }
 }
 
 /// Which device of the host a program needs.

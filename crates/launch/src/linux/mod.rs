@@ -49,7 +49,7 @@ pub(crate) fn choose(
     if request.idle.is_some() {
         return Err(LinuxError::Idle.into());
     }
-    if request.root.is_none() && !request.command.is_empty() {
+    if request.root.is_none() && request.names_command() {
         return Err(LinuxError::NoRoot.into());
     }
     let kernel = kernel::open(kernel, terminal)?;
@@ -75,7 +75,10 @@ pub(crate) fn choose(
     };
     let hostname = request.name.clone().unwrap_or_else(|| name.clone());
     Ok(Boot {
-        stop_signal: None,
+        stop_signal: match &files {
+            Files::Linux(root) => root.stop_signal,
+            _ => None,
+        },
         cmdline: cmdline::linux(&parameters(request, &hostname, &files), &request.cmdline)?,
         image: kernel.image,
         name,

@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
+use tare_host::signal_number::SignalNumber;
 use tare_rootfs::Tree;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
+use tare_rootfs::oci::Words;
 use tare_rootfs::root::{self, RootFiles};
 
 use super::kernel::OpenKernel;
 use super::root_disk::{self, RootDisk};
 use crate::failure::{Explain, Failure};
 use crate::request::Request;
-use crate::volume;
+use crate::{environment, volume};
 
 /// Files of a Linux guest.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct LinuxRoot {
     pub(crate) tree: Tree,
     /// All others, if they go on a disk.
     pub(crate) disk: Option<RootDisk>,
+    /// The signal that asks the command to end, if an image names one.
+    pub(crate) stop_signal: Option<SignalNumber>,
     /// What was skipped, one sentence each.
     pub(crate) warnings: Vec<String>,
 }
@@ -81,9 +85,13 @@ pub(super) fn gather(
     let RootFiles {
         tree,
         mut task,
+        stop_signal,
         warnings,
-        ..
-    } = parts(from, &request.command, limit_bytes)?;
+    } = parts(from, request.words(), limit_bytes)?;
+    environment::set_all(&mut task.environment, &request.env)?;
+    if let Some(directory) = &request.workdir {
+        task.working_directory.clone_from(directory);
+    }
     volume::add(&mut task, &tree, &request.volumes)?;
     let (mut tree, disk) = match store {
         Store::Memory { .. } => (tree, None),
@@ -105,13 +113,14 @@ pub(super) fn gather(
     Ok(LinuxRoot {
         tree,
         disk,
+        stop_signal,
         warnings,
     })
 }
 
 /// Reads a directory or a container image, and determines the command.
-pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFiles, Failure> {
-    let parts = files(from, command, limit_bytes)?;
+pub fn parts(from: &Path, words: Words<'_>, limit_bytes: u64) -> Result<RootFiles, Failure> {
+    let parts = files(from, words, limit_bytes)?;
     if parts.task.command.is_empty() {
         return Err(NoCommand(from.to_owned()).into());
     }
@@ -119,12 +128,8 @@ pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFi
 }
 
 /// As [`parts`], without requiring a command.
-pub(crate) fn files(
-    from: &Path,
-    command: &[String],
-    limit_bytes: u64,
-) -> Result<RootFiles, Failure> {
-    Ok(root::read(from, command, limit_bytes)?)
+pub(crate) fn files(from: &Path, words: Words<'_>, limit_bytes: u64) -> Result<RootFiles, Failure> {
+    Ok(root::read(from, words, limit_bytes)?)
 }
 
 /// The modules that the machine's devices need, if the kernel has modules.
@@ -168,7 +173,8 @@ mod tests {
         ];
         for (name, bytes) in archives {
             fs::write(path(name), bytes).unwrap();
-            let RootFiles { tree, task, .. } = parts(&path(name), &[], 64 << 20).unwrap();
+            let RootFiles { tree, task, .. } =
+                parts(&path(name), Words::default(), 64 << 20).unwrap();
             assert!(tree.get("bin/2999").is_some(), "{name}");
             assert_eq!(task.command, ["/bin/a"], "{name}");
         }
@@ -177,10 +183,12 @@ mod tests {
         tar::Archive::new(&bytes[..])
             .unpack(path("layout"))
             .unwrap();
-        let tree = parts(&path("layout"), &[], 64 << 20).unwrap().tree;
+        let tree = parts(&path("layout"), Words::default(), 64 << 20)
+            .unwrap()
+            .tree;
         assert!(tree.get("bin/a").is_some());
         fs::write(path("damaged"), &bytes[..bytes.len() / 2]).unwrap();
-        assert!(parts(&path("damaged"), &[], 64 << 20).is_err());
+        assert!(parts(&path("damaged"), Words::default(), 64 << 20).is_err());
         // The process that reads them is not confined.
         fs::write(path("after"), "x").unwrap();
     }

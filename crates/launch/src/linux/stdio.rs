@@ -27,7 +27,7 @@ pub(crate) fn wanted() -> bool {
     !isatty(stdin()) && writable(stdout()) && writable(stderr())
 }
 
-/// Adds the three ports, with the serial console on standard error. `console_log`, a path for QEMU,
+/// Adds the three ports to the line's virtio console, with the serial console on standard error. `console_log`, a path for QEMU,
 /// receives all output. Keep the descriptors until QEMU has started.
 pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<OwnedFd>, Errno> {
     let log = format!("logfile={console_log},logappend=on");
@@ -45,8 +45,7 @@ pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<Owned
         "-chardev",
         format!("file,id=console,path={path},append=on,{log}"),
     )
-    .serial("chardev:console")
-    .virtio("virtio-serial", "");
+    .serial("chardev:console");
     let ports = [
         ("stdin", stream::INPUT),
         ("stdout", stream::OUTPUT),

@@ -3,18 +3,24 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::stdio::stdin;
+use rustix::termios::isatty;
+use tare_abi::streams;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_devices::blk::Access;
+use tare_host::signal_number::SignalNumber;
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
 use tare_rootfs::guest;
 
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
+use crate::guest_signals::{GuestSignals, Keys};
 use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
 use crate::qemu::draft::Draft;
@@ -29,6 +35,15 @@ pub(super) struct QemuLine {
     pub(super) handed: Vec<OwnedFd>,
     /// The streams of a pipeline among them, for [`stdio::make_blocking`].
     pub(super) streams: Vec<OwnedFd>,
+    /// How the guest's command gets signals, with the socket that the process inherits which passes them on.
+    pub(super) signals: Option<(GuestSignals, OwnedFd)>,
+}
+
+/// What the console's place is.
+struct Placed {
+    /// The streams of a pipeline.
+    streams: Vec<OwnedFd>,
+    keys: Keys,
 }
 
 impl QemuLine {
@@ -81,7 +96,17 @@ impl QemuLine {
         if let Some(claim) = user.and_then(|user| user.claim.as_ref()) {
             draft.hand(claim)?;
         }
-        let streams = draft.console(machine)?;
+        let has_init = guest::starts_init(&spec.cmdline);
+        let gets_signals = has_init || spec.guest == GuestKind::Program;
+        if gets_signals {
+            // A program's console has no other port.
+            let ports = if has_init { "" } else { "max_ports=2" };
+            draft.line.virtio("virtio-serial", ports);
+        }
+        let Placed { streams, keys } = draft.console(machine, has_init)?;
+        // The last port of the console: the guest takes it as a sign that all have names.
+        let signals = gets_signals.then(|| draft.signals(spec.stop_signal, keys));
+        let signals = signals.transpose()?;
         draft.control(machine)?;
         if let Some(link) = &machine.link {
             draft.net(link, network)?;
@@ -99,13 +124,14 @@ impl QemuLine {
                 .collect(),
             handed: draft.kept,
             streams,
+            signals,
         })
     }
 }
 
 impl Draft {
     /// The console, or the streams of a pipeline.
-    fn console(&mut self, machine: &PreparedMachine) -> io::Result<Vec<OwnedFd>> {
+    fn console(&mut self, machine: &PreparedMachine, has_init: bool) -> io::Result<Placed> {
         let log = File::options()
             .append(true)
             .open(machine.run_dir.dir().console_log())?;
@@ -113,9 +139,12 @@ impl Draft {
         self.kept.push(log.into());
         match machine.spec.place {
             JobMode::Foreground | JobMode::Attempt(Output::Terminal)
-                if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() =>
+                if has_init && stdio::wanted() =>
             {
-                return Ok(stdio::add(&mut self.line, &path)?);
+                return Ok(Placed {
+                    streams: stdio::add(&mut self.line, &path)?,
+                    keys: Keys::Signals,
+                });
             }
             JobMode::Foreground | JobMode::Attempt(Output::Terminal) => self.line.option(
                 "-chardev",
@@ -126,7 +155,32 @@ impl Draft {
                 .option("-chardev", format!("file,id=console,path={path},append=on")),
         };
         self.line.serial("chardev:console");
-        Ok(Vec::new())
+        // A keeper of attempts passes keys on as signals too.
+        let has_terminal = has_init && machine.spec.place == JobMode::Foreground && isatty(stdin());
+        Ok(Placed {
+            streams: Vec::new(),
+            keys: if has_terminal {
+                Keys::Consoles
+            } else {
+                Keys::Signals
+            },
+        })
+    }
+
+    /// The port by which the guest's command gets signals.
+    fn signals(&mut self, stop: SignalNumber, keys: Keys) -> io::Result<(GuestSignals, OwnedFd)> {
+        let (ours, qemus) = UnixStream::pair()?;
+        let number = self.hand(&qemus)?;
+        self.kept.push(qemus.into());
+        self.line
+            .option("-chardev", format!("socket,id=signals,fd={number}"))
+            .option(
+                "-device",
+                format!("virtserialport,chardev=signals,name={}", streams::SIGNALS),
+            );
+        fcntl_setfd(&ours, FdFlags::empty())?;
+        let socket = ours.as_raw_fd();
+        Ok((GuestSignals { socket, stop, keys }, ours.into()))
     }
 
     /// QMP at the control socket.

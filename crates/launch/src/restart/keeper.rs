@@ -425,6 +425,7 @@ mod tests {
             keeper: None,
             waits_after: None,
             reload: None,
+            passes_signals: false,
         }
     }
 

@@ -1,7 +1,8 @@
 //! The mode of the terminal on standard input, and its restoration, also after a panic and in a
 //! signal handler.
 //!
-//! Raw mode is for a serial console: every key goes to the guest except Ctrl-C, which ends the run.
+//! Raw mode is for a serial console: every key goes to the guest except Ctrl-C, which ends the run or is a
+//! signal to the guest's command.
 //! A program's ports are not a terminal: the program gets lines, edited and echoed by the terminal,
 //! Ctrl-D ends its input, and Ctrl-C is a signal to it.
 
@@ -34,6 +35,8 @@ pub(crate) fn may_read() -> bool {
 pub(crate) enum Keys {
     /// Each key at once.
     Raw,
+    /// Each key at once; Ctrl-\ ends the run, and Ctrl-C is a signal to the guest.
+    RawAndQuit,
     /// In lines.
     Lines,
     /// In lines; Ctrl-\ is a signal to the guest's program.
@@ -50,7 +53,8 @@ pub(crate) fn enter(keys: Keys) {
         return;
     };
     let mode = match keys {
-        Keys::Raw => raw(&before),
+        Keys::Raw => lines(&raw(&before)),
+        Keys::RawAndQuit => without(&raw(&before), &[SpecialCodeIndex::VSUSP]),
         Keys::Lines => lines(&before),
         Keys::LinesAndQuit => without(&before, &[SpecialCodeIndex::VSUSP]),
     };
@@ -78,7 +82,7 @@ fn raw(before: &Termios) -> Termios {
     raw.local_modes |= LocalModes::ISIG;
     // Output keeps the terminal's line ends.
     raw.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
-    lines(&raw)
+    raw
 }
 
 /// Without Ctrl-Z and Ctrl-\: a stopped monitor or a core dump is useless.

@@ -62,6 +62,24 @@ pub struct Settings {
     pub volumes: BTreeMap<String, Empty>,
 }
 
+/// What a user says of a root's command.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words<'a> {
+    /// What comes first; an empty one is none.
+    pub entrypoint: Option<&'a str>,
+    /// What comes after it.
+    pub arguments: &'a [String],
+}
+
+impl Words<'_> {
+    /// The command by these words alone.
+    pub fn command(self) -> Vec<String> {
+        let first = self.entrypoint.filter(|word| !word.is_empty());
+        let first = first.map(str::to_owned).into_iter();
+        first.chain(self.arguments.iter().cloned()).collect()
+    }
+}
+
 /// A value without meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Empty {}
@@ -100,11 +118,15 @@ struct RootFs {
 }
 
 impl Settings {
-    /// The whole command, with the user's arguments instead of `cmd`.
-    pub fn command(&self, user: &[String]) -> Vec<String> {
-        let rest = match user {
+    /// The whole command, with the user's arguments instead of `cmd`. A user's entry point replaces both,
+    /// as with docker and podman.
+    pub fn command(&self, user: Words<'_>) -> Vec<String> {
+        if user.entrypoint.is_some() {
+            return user.command();
+        }
+        let rest = match user.arguments {
             [] => &self.cmd,
-            user => user,
+            arguments => arguments,
         };
         self.entrypoint.iter().chain(rest).cloned().collect()
     }

@@ -46,7 +46,7 @@ use crate::tree::NameError;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
 pub(crate) use image::read_layer;
-pub use image::{Image, Settings, is_layout, read};
+pub use image::{Image, Settings, Words, is_layout, read};
 pub use image_ref::ImageRef;
 pub use limits::{LimitError, Limits};
 

@@ -56,8 +56,21 @@ fn an_image_is_its_files_and_its_settings() {
         assert_eq!(text(&image.tree, "bin/twin"), "program");
         assert_eq!(image.tree.get("bin/app").unwrap().permissions, 0o755);
         let settings = image.settings;
-        assert_eq!(settings.command(&[]), ["/bin/app", "serve"]);
-        assert_eq!(settings.command(&["x".to_owned()]), ["/bin/app", "x"]);
+        let x = ["x".to_owned()];
+        for (entrypoint, arguments, command) in [
+            (None, &[][..], &["/bin/app", "serve"][..]),
+            (None, &x, &["/bin/app", "x"]),
+            (Some("sh"), &[], &["sh"]),
+            (Some("sh"), &x, &["sh", "x"]),
+            (Some(""), &x, &["x"]),
+            (Some(""), &[], &[]),
+        ] {
+            let words = Words {
+                entrypoint,
+                arguments,
+            };
+            assert_eq!(settings.command(words), command, "{words:?}");
+        }
         let rest = (settings.env, settings.working_dir, settings.user);
         assert_eq!(
             rest,

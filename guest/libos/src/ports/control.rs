@@ -1,6 +1,6 @@
 //! Control messages (virtio 1.2, 5.3.6.2), and which ports have their name.
 
-use tare_abi::streams::NAMES;
+use tare_abi::streams::{NAMES, SIGNALS, SIGNALS_PORT};
 
 /// Bytes of `struct virtio_console_control`, and of the longest message: a name follows.
 pub(super) const LEN: usize = 8;
@@ -38,29 +38,74 @@ pub(super) enum Follows {
     Host(usize, bool),
 }
 
+/// What the ports of a console are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Standard streams, in Tare's own monitor.
+    Streams,
+    /// Signals, in QEMU.
+    Signals,
+}
+
+impl Kind {
+    /// Of a console with this number of ports.
+    pub(super) fn of(ports: u32) -> Option<Self> {
+        match ports as usize {
+            ports if ports == SIGNALS_PORT + 1 => Some(Self::Signals),
+            ports if ports >= NAMES.len() => Some(Self::Streams),
+            _ => None,
+        }
+    }
+
+    /// The name that a port must have.
+    fn name(self, port: usize) -> Option<&'static str> {
+        match self {
+            Self::Streams => NAMES.get(port).copied(),
+            Self::Signals => (port == SIGNALS_PORT).then_some(SIGNALS),
+        }
+    }
+
+    /// Whether the console has this port.
+    pub(super) fn has(self, port: usize) -> bool {
+        self.name(port).is_some()
+    }
+}
+
 /// Which ports have the name that their number stands for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Names([bool; NAMES.len()]);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    kind: Kind,
+    named: [bool; NAMES.len()],
+}
 
 impl Names {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            named: [false; NAMES.len()],
+        }
+    }
+
     /// Hears a message. One that makes no sense changes nothing: the host may be another one.
     pub(super) fn hear(&mut self, message: &[u8]) -> Follows {
         let Some((head, name)) = message.split_first_chunk::<LEN>() else {
             return Follows::Nothing;
         };
+        // QEMU's names end with a NUL (`handle_control_message` in hw/char/virtio-serial-bus.c).
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
         let [a, b, c, d, event_low, event_high, value_low, value_high] = *head;
         let number = u32::from_le_bytes([a, b, c, d]);
         let port = number as usize;
-        let Some(expected) = NAMES.get(port) else {
+        let Some(expected) = self.kind.name(port) else {
             return Follows::Nothing;
         };
         match u16::from_le_bytes([event_low, event_high]) {
             DEVICE_ADD => Follows::Answer(bytes(number, PORT_READY)),
             PORT_NAME if name == expected.as_bytes() => {
-                self.0[port] = true;
+                self.named[port] = true;
                 Follows::Answer(bytes(number, PORT_OPEN))
             }
-            PORT_OPEN if self.0[port] => {
+            PORT_OPEN if self.named[port] => {
                 Follows::Host(port, u16::from_le_bytes([value_low, value_high]) != 0)
             }
             _ => Follows::Nothing,
@@ -84,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_port_is_made_ready_named_and_opened() {
-        let mut names = Names::default();
+        let mut names = Names::new(Kind::Streams);
         let ready = names.hear(&message(1, 1, 1, ""));
         assert_eq!(ready, Follows::Answer([1, 0, 0, 0, 3, 0, 1, 0]));
         let open = names.hear(&message(1, 7, 1, "tare.stdout"));
@@ -95,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_port_of_another_name_is_left_alone() {
-        let mut names = Names::default();
+        let mut names = Names::new(Kind::Streams);
         for name in ["", "tare.stdin", "tare.stdout2", "org.qemu.guest_agent.0"] {
             assert_eq!(names.hear(&message(1, 7, 1, name)), Follows::Nothing);
         }
@@ -103,13 +148,38 @@ mod tests {
         assert_eq!(names.hear(&message(3, 1, 1, "")), Follows::Nothing);
     }
 
+    #[test]
+    fn a_console_of_two_ports_has_the_one_of_signals() {
+        let kinds = [0, 1, 2, 3, 31].map(Kind::of);
+        let streams = Some(Kind::Streams);
+        assert_eq!(kinds, [None, None, Some(Kind::Signals), streams, streams]);
+        let mut names = Names::new(Kind::Signals);
+        for (port, name, follows) in [
+            (0, "tare.stdin", Follows::Nothing),
+            (1, "tare.stdout", Follows::Nothing),
+            (2, "tare.signals", Follows::Nothing),
+            (1, "tare.signals\0\0", Follows::Nothing),
+            (1, "tare.signals", Follows::Answer([1, 0, 0, 0, 6, 0, 1, 0])),
+            (
+                1,
+                "tare.signals\0",
+                Follows::Answer([1, 0, 0, 0, 6, 0, 1, 0]),
+            ),
+        ] {
+            assert_eq!(names.hear(&message(port, 7, 1, name)), follows);
+        }
+        assert_eq!(names.hear(&message(1, 6, 1, "")), Follows::Host(1, true));
+    }
+
     proptest! {
         #[test]
         fn no_message_names_a_port_that_is_not_there(messages: Vec<Vec<u8>>) {
-            let mut names = Names::default();
-            for message in messages {
-                if let Follows::Host(port, _) = names.hear(&message) {
-                    prop_assert!(port < NAMES.len());
+            for kind in [Kind::Streams, Kind::Signals] {
+                let mut names = Names::new(kind);
+                for message in &messages {
+                    if let Follows::Host(port, _) = names.hear(message) {
+                        prop_assert!(kind.has(port));
+                    }
                 }
             }
         }

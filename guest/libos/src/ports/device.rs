@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
 
-use tare_abi::streams::NAMES;
+use tare_abi::streams::{NAMES, SIGNALS_PORT};
 use tare_hal::once::OnceCell;
 use tare_hal::virtio::{Queue, QueueOptions, Transport};
 use virtio_drivers::transport::Transport as _;
 
-use super::control::{self, Follows, Names};
+use super::control::{self, Follows, Kind, Names};
 use super::input::Input;
 use super::output::Output;
 use super::readiness::Readiness;
@@ -31,6 +31,11 @@ const INPUT: u16 = 0;
 const FROM_HOST: u16 = 2;
 const TO_HOST: u16 = 3;
 const OUTPUTS: [(usize, u16); 2] = [(1, 5), (2, 7)];
+/// Both queues of the port of signals.
+const SIGNALS_INPUT: u16 = 4;
+const SIGNALS_OUTPUT: u16 = 5;
+/// What tells the host that signals are read. Its value means nothing.
+const READS: &[u8] = &[1];
 /// Entries of the queues; a port's output has a buffer for each write.
 const MESSAGES: u16 = 16;
 const INPUTS: u16 = 4;
@@ -96,8 +101,11 @@ struct Talk {
 /// The device.
 pub(super) struct Device {
     transport: OnceCell<IrqLock<Transport>>,
+    kind: OnceCell<Kind>,
     talk: IrqLock<Option<Talk>>,
     lanes: [Lane; NAMES.len()],
+    /// The output of the port of signals.
+    signals: IrqLock<Option<Output>>,
     told: Event,
 }
 
@@ -105,8 +113,10 @@ impl Device {
     const fn new() -> Self {
         Self {
             transport: OnceCell::new(),
+            kind: OnceCell::new(),
             talk: IrqLock::new(None),
             lanes: [const { Lane::new() }; NAMES.len()],
+            signals: IrqLock::new(None),
             told: Event::new(),
         }
     }
@@ -117,29 +127,48 @@ impl Device {
         let features = virtio::negotiate(&mut transport, virtio::VERSION_1 | MULTIPORT);
         let features = features.map_err(|virtio::Refused| Failed::Unsupported)?;
         let ports = transport.read_config_space::<u32>(CONFIG_PORTS)?;
-        if features & MULTIPORT == 0 || (ports as usize) < NAMES.len() {
-            return Err(Failed::Unsupported);
-        }
+        let kind = Kind::of(ports).filter(|_| features & MULTIPORT != 0);
+        let kind = kind.ok_or(Failed::Unsupported)?;
         transport.on_interrupt(FROM_HOST, &|| DEVICE.heard());
-        transport.on_interrupt(INPUT, &|| DEVICE.lanes[0].interrupted());
-        transport.on_interrupt(OUTPUTS[0].1, &|| DEVICE.lanes[1].interrupted());
-        transport.on_interrupt(OUTPUTS[1].1, &|| DEVICE.lanes[2].interrupted());
+        match kind {
+            Kind::Streams => {
+                transport.on_interrupt(INPUT, &|| DEVICE.lanes[0].interrupted());
+                transport.on_interrupt(OUTPUTS[0].1, &|| DEVICE.lanes[1].interrupted());
+                transport.on_interrupt(OUTPUTS[1].1, &|| DEVICE.lanes[2].interrupted());
+            }
+            Kind::Signals => {
+                transport.on_interrupt(SIGNALS_INPUT, &|| {
+                    DEVICE.lanes[SIGNALS_PORT].interrupted();
+                });
+            }
+        }
         let from_host = queue(&mut transport, FROM_HOST, MESSAGES)?;
         let mut to_host = queue(&mut transport, TO_HOST, MESSAGES)?;
         to_host.set_interrupts(false);
-        let input = Input::new(queue(&mut transport, INPUT, INPUTS)?);
-        *self.lanes[0].way.lock() = Some(Way::Input(input));
-        for (port, index) in OUTPUTS {
-            let output = Output::new(queue(&mut transport, index, WRITES)?);
-            *self.lanes[port].way.lock() = Some(Way::Output(output));
+        match kind {
+            Kind::Streams => {
+                let input = Input::new(queue(&mut transport, INPUT, INPUTS)?);
+                *self.lanes[0].way.lock() = Some(Way::Input(input));
+                for (port, index) in OUTPUTS {
+                    let output = Output::new(queue(&mut transport, index, WRITES)?);
+                    *self.lanes[port].way.lock() = Some(Way::Output(output));
+                }
+            }
+            Kind::Signals => {
+                let input = Input::new(queue(&mut transport, SIGNALS_INPUT, INPUTS)?);
+                *self.lanes[SIGNALS_PORT].way.lock() = Some(Way::Input(input));
+                let output = Output::new(queue(&mut transport, SIGNALS_OUTPUT, INPUTS)?);
+                *self.signals.lock() = Some(output);
+            }
         }
+        let _ = self.kind.set(kind);
         transport.finish_init();
         let mut talk = Talk {
             heard: (0..from_host.size()).map(|_| None).collect(),
             said: (0..to_host.size()).map(|_| None).collect(),
             from_host,
             to_host,
-            names: Names::default(),
+            names: Names::new(kind),
         };
         while talk.from_host.has_room(1) {
             talk.listen(Box::new([0; control::LONGEST]));
@@ -152,22 +181,36 @@ impl Device {
         Ok(())
     }
 
-    /// Waits until the host has said of every port whether its end is open; false where there is
-    /// no device, or it does not say so.
-    pub(super) fn wait(&self) -> bool {
-        if self.talk.lock().is_none() {
+    /// Waits until the host has said of every port of this kind whether its end is open; false where there
+    /// is no such device, or it does not say so, which `lost` then follows from.
+    pub(super) fn wait(&self, kind: Kind, lost: &str) -> bool {
+        if self.kind.get() != Some(&kind) {
             return false;
         }
         let limit = Instant::now() + ANSWER_TIMEOUT;
-        let is_known = |lane: &Lane| lane.host.load(Ordering::Acquire) != UNKNOWN;
+        let is_known = |(port, lane): (usize, &Lane)| {
+            !kind.has(port) || lane.host.load(Ordering::Acquire) != UNKNOWN
+        };
         loop {
-            if self.lanes.iter().all(is_known) {
+            if self.lanes.iter().enumerate().all(is_known) {
                 return true;
             }
             if !self.told.wait_until(limit) {
-                log::warn!("the console's ports are not there: its streams go to the serial port");
+                log::warn!("the console's ports are not there: {lost}");
                 return false;
             }
+        }
+    }
+
+    /// Tells the host that the port of signals is read.
+    pub(super) fn begin_signals(&self) {
+        let written = self
+            .signals
+            .lock()
+            .as_mut()
+            .map(|output| output.write(READS));
+        if let Some((_, true)) = written {
+            self.notify(SIGNALS_OUTPUT);
         }
     }
 
@@ -182,7 +225,7 @@ impl Device {
         let (count, notify) = input.read(to);
         drop(way);
         if notify {
-            self.notify(INPUT);
+            self.notify(input_queue(port));
         }
         match count {
             0 if is_closed => Ok(0),
@@ -225,7 +268,7 @@ impl Device {
         };
         drop(way);
         if notify {
-            self.notify(INPUT);
+            self.notify(input_queue(port));
         }
         Readiness {
             readable,
@@ -243,7 +286,7 @@ impl Device {
         let (bytes, arrived, notify) = input.readable();
         drop(way);
         if notify {
-            self.notify(INPUT);
+            self.notify(input_queue(port));
         }
         (bytes, arrived)
     }
@@ -349,6 +392,13 @@ fn queue(transport: &mut Transport, index: u16, longest: u16) -> virtio_drivers:
 
 fn would_block() -> Error {
     Error::from(ErrorKind::WouldBlock)
+}
+
+fn input_queue(port: usize) -> u16 {
+    match port {
+        SIGNALS_PORT => SIGNALS_INPUT,
+        _ => INPUT,
+    }
 }
 
 fn output_queue(port: usize) -> u16 {

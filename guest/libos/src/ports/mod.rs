@@ -1,6 +1,6 @@
-//! Standard streams of a program: ports of a virtio console (virtio 1.2, 5.3), in a machine
-//! whose monitor has them ([`tare_abi::streams`]). For the image that runs other programs;
-//! no other one links this.
+//! Standard streams of a program, or signals of the host for it: ports of a virtio console (virtio 1.2,
+//! 5.3), in a machine whose monitor has them ([`tare_abi::streams`]). For the image that runs other
+//! programs; no other one links this.
 //!
 //! The number of a port is that of the descriptor. Writing copies into a buffer of the
 //! device's queue, up to [`CAPACITY`] bytes of them, and notifies the device once; reading
@@ -16,10 +16,12 @@ mod input;
 mod output;
 mod readiness;
 
+use tare_abi::streams::{KEY, SIGNALS_PORT};
 use tare_hal::virtio::Transport;
 
 use crate::io::Result;
 use crate::thread::Thread;
+use control::Kind;
 use device::DEVICE;
 pub use readiness::{ATOMIC, CAPACITY, Readiness};
 
@@ -39,7 +41,44 @@ pub fn attach(transport: Transport) {
 /// The ports of input, output and errors, if the machine has them. Waits a short time for the
 /// host to say what they are.
 pub fn open() -> Option<[Port; 3]> {
-    DEVICE.wait().then(|| core::array::from_fn(Port))
+    let lost = "its streams go to the serial port";
+    DEVICE
+        .wait(Kind::Streams, lost)
+        .then(|| core::array::from_fn(Port))
+}
+
+/// Signals of the host for the program, from a port of QEMU's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signals(Port);
+
+/// Begins to read signals, if the machine has a port for them: from now on the host sends some, and `thread`
+/// is unparked for them. Waits a short time for the host to say what the port is.
+pub fn signals(thread: &Thread) -> Option<Signals> {
+    if !DEVICE.wait(Kind::Signals, "the host's signals do not reach the program") {
+        return None;
+    }
+    let port = Port(SIGNALS_PORT);
+    port.watch(thread);
+    DEVICE.begin_signals();
+    Some(Signals(port))
+}
+
+impl Signals {
+    /// Takes the next signal: its number in Linux, 1 to 64.
+    pub fn next(self) -> Option<u32> {
+        let mut byte = [0];
+        loop {
+            // At the end too: nothing comes any more.
+            let Ok(1) = self.0.try_read(&mut byte) else {
+                return None;
+            };
+            // A key of the terminal: the program has no terminal in which something else could be meant.
+            let number = u32::from(byte[0] & !KEY);
+            if (1..=64).contains(&number) {
+                return Some(number);
+            }
+        }
+    }
 }
 
 impl Port {
