@@ -12,8 +12,9 @@ use tare_platform::{Mode, Place, Platform};
 use tare_simsched::{Application, Group, simulate};
 use tare_stats::{Interval, Part, half_width, mean};
 
-use super::analysis::{Estimate, baseline, cell, overhead, sizes};
+use super::analysis::{baseline, cell, overhead, sizes};
 use super::data::{Data, Run};
+use super::estimate::Estimate;
 use super::plan::Arm;
 use tare_lab::kit::{Figure, Spread, Statistic, find};
 

@@ -3,10 +3,13 @@
 use tare_platform::{Limit, Mode, Platform};
 
 use super::Platforms;
-use super::analysis::{self, Comparison, Pinning, overhead, pin_gain, quota_bound, split};
+use super::analysis::{self, Pinning, overhead, pin_gain, quota_bound};
 use super::charts::{self, SHORT};
 use super::data::Data;
+use super::estimate::Estimate;
 use super::findings;
+use super::fit::split;
+use super::instrument::{self, Comparison};
 use super::model::{self, Predicted};
 use super::observe::{Observed, WAITING_FOR_A_CPU};
 use super::plan::{Arm, Cell};
@@ -158,7 +161,7 @@ fn ratios(text: &Template<'_>, data: &Data, workload: &str) -> Option<Section> {
         });
         rows.push(row(data, &cell, ratio, scale));
     }
-    let same: Vec<Figure> = analysis::against_baseline(data, workload, Arm::Control)
+    let same: Vec<Figure> = instrument::against_baseline(data, workload, Arm::Control)
         .into_iter()
         .map(|it| it.ratio.figure("", ""))
         .collect();
@@ -201,7 +204,7 @@ fn unit(data: &Data, workload: &str) -> (String, f64) {
     }
 }
 
-fn row(data: &Data, cell: &Cell, ratio: analysis::Estimate, scale: f64) -> Vec<String> {
+fn row(data: &Data, cell: &Cell, ratio: Estimate, scale: f64) -> Vec<String> {
     let hosts = data.hosts();
     let times: Vec<f64> = hosts
         .iter()
@@ -416,7 +419,8 @@ fn controls(data: &Data, figures: &[Figure]) -> String {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
-            for Comparison { size, ratio, p } in analysis::against_baseline(data, &workload, arm) {
+            for Comparison { size, ratio, p } in instrument::against_baseline(data, &workload, arm)
+            {
                 let longer = ratio.percent();
                 rows.push(vec![
                     format!("{workload}, {size} CPUs, {name}"),
@@ -442,13 +446,13 @@ fn controls(data: &Data, figures: &[Figure]) -> String {
         .workloads()
         .into_iter()
         .map(|workload| {
-            let noise = analysis::noise(data, &workload).len().to_string();
+            let noise = instrument::noise(data, &workload).len().to_string();
             let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
                 Some(runs) => number(runs),
-                None if analysis::noise(data, &workload).len() < 10 => {
+                None if instrument::noise(data, &workload).len() < 10 => {
                     "too few pairs to tell".to_owned()
                 }
-                None => format!("above {}", analysis::MOST_DRAWN),
+                None => format!("above {}", instrument::MOST_DRAWN),
             };
             vec![workload, runs, noise]
         })

@@ -11,7 +11,7 @@ use tare_platform::Platform;
 use tare_stats::SplitMix64;
 
 use super::Platforms;
-use super::analysis::paired;
+use super::estimate::paired;
 use super::plan::{self, Arm, Cell, Turn};
 use super::stage::Stage;
 use tare_lab::kit::{Bench, RunError};

@@ -1,14 +1,18 @@
 //! The instrument on samples whose truth is known.
 
+mod recorded;
+
 use tare_control::exit::ExitCode;
 use tare_platform::{Mode, Place, Platform};
 use tare_stats::SplitMix64;
 
 use super::analysis::{self, Pinning};
 use super::data::{Data, Run};
+use super::estimate::{self, ALPHA};
 use super::observe::Observed;
 use super::plan::{Arm, Cell};
 use super::{ContainerEngine, PlatformOptions, Platforms};
+use super::{figures, fit, instrument};
 use tare_lab::kit::Experiment as _;
 use tare_lab::kit::{Depth, WeighError};
 
@@ -34,7 +38,7 @@ fn found(slower: f64, runs: usize, noise: impl Fn(&mut SplitMix64) -> f64) -> Ve
         let differs = |_: &usize| {
             let logs = (0..runs).map(|_| (noise(&mut dice) * slower).ln());
             let p = tare_stats::signed_rank_p(&logs.collect::<Vec<_>>());
-            p.is_some_and(|p| p < analysis::ALPHA)
+            p.is_some_and(|p| p < ALPHA)
         };
         (0..100).filter(differs).count()
     };
@@ -70,68 +74,14 @@ fn runs_needed_to_find_five_percent_follow_from_the_spread_of_the_runs() {
             data.runs.push(run);
         }
     }
-    let (enough, n) = analysis::runs_to_find(&data, "w").unwrap();
+    let (enough, n) = instrument::runs_to_find(&data, "w").unwrap();
     assert_eq!(n, 150);
     assert!((6..=2 * RUNS).contains(&enough), "{enough}");
     let found = found(1.05, enough, pair);
     let mean = found.iter().sum::<usize>() / found.len();
     assert!(mean >= 85, "{enough} pairs: {found:?}");
     data.runs.truncate(10);
-    assert_eq!(analysis::runs_to_find(&data, "w"), None);
-}
-
-/// The runs that are kept in the source tree, the newest first.
-fn stored_runs() -> Vec<Data> {
-    let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let dirs = std::fs::read_dir(runs)
-        .unwrap()
-        .map(|dir| dir.unwrap().path());
-    let ours = |dir: &std::path::PathBuf| dir.to_string_lossy().contains("-platforms-");
-    let mut dirs: Vec<_> = dirs.filter(ours).collect();
-    dirs.sort();
-    let read = |dir: std::path::PathBuf| {
-        let mut data = Data::default();
-        data.read(&dir).unwrap();
-        data
-    };
-    dirs.into_iter().rev().map(read).collect()
-}
-
-#[test]
-fn the_goal_of_the_half_width_can_be_judged() {
-    let data = stored_runs().remove(0);
-    let figures = analysis::figures(&data, &[]);
-    let half = tare_lab::kit::find(&figures, "aa_half_width_pct").unwrap();
-    assert_eq!(half.statistic, tare_lab::kit::Statistic::Exact, "{half:?}");
-}
-
-#[test]
-fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
-    let data = stored_runs().remove(0);
-    assert!(!data.workloads().is_empty());
-    for workload in data.workloads() {
-        let noise = analysis::noise(&data, &workload);
-        let draw = |dice: &mut SplitMix64| {
-            let ratio = noise[dice.below(noise.len())];
-            if dice.below(2) == 0 {
-                ratio
-            } else {
-                1.0 / ratio
-            }
-        };
-        let equal = found(1.0, RUNS, draw);
-        assert!(
-            equal.iter().all(|found| *found <= 5),
-            "{workload}: {equal:?}"
-        );
-        let Some((enough, _)) = analysis::runs_to_find(&data, &workload) else {
-            continue;
-        };
-        let found = found(1.05, enough, draw);
-        let mean = found.iter().sum::<usize>() / found.len();
-        assert!(mean >= 93, "{workload}, {enough} pairs: {found:?}");
-        println!("{workload}: from {enough} pairs on");
-    }
+    assert_eq!(instrument::runs_to_find(&data, "w"), None);
 }
 
 pub(crate) fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
@@ -185,11 +135,11 @@ pub(crate) fn made(hosts: &[(&str, f64)]) -> Data {
 #[test]
 fn a_made_overhead_is_split_into_what_it_was_made_of() {
     let data = made(&[("a", 10.0)]);
-    let vm = analysis::split(&data, "w", Platform::Vm, Mode::Vanilla).unwrap();
+    let vm = fit::split(&data, "w", Platform::Vm, Mode::Vanilla).unwrap();
     assert!((vm.constant.value - 30.0).abs() < 3.0, "{vm:?}");
     assert!(!vm.constant.differs_from(30.0), "{vm:?}");
     assert!(vm.constant.differs_from(25.0), "{vm:?}");
-    let container = analysis::split(&data, "w", Platform::Container, Mode::Vanilla).unwrap();
+    let container = fit::split(&data, "w", Platform::Container, Mode::Vanilla).unwrap();
     let (size, falling) = container.falling[0];
     assert_eq!(size, 1);
     assert!((falling.value - 40.0).abs() < 4.0, "{container:?}");
@@ -217,14 +167,14 @@ fn pairs_hold_what_changes_slowly_out_of_a_difference() {
             data.runs.push(run);
         }
     }
-    let comparison = analysis::against_baseline(&data, "w", Arm::Unobserved).remove(0);
+    let comparison = instrument::against_baseline(&data, "w", Arm::Unobserved).remove(0);
     let ratio = comparison.ratio;
     assert_eq!(ratio.n, 19);
     assert!((ratio.value - 1.03).abs() < 1e-9, "{ratio:?}");
     let interval = ratio.interval.unwrap();
     assert!((interval.high - interval.low) < 1e-9, "{ratio:?}");
     assert!(comparison.differs(), "{comparison:?}");
-    let costs = analysis::figures(&data, &[]);
+    let costs = figures::figures(&data, &[]);
     let cost = costs.iter().find(|f| f.name == "observer_cost_pct.w");
     assert!((cost.unwrap().value - 3.0).abs() < 1e-6, "{cost:?}");
 }
@@ -233,25 +183,22 @@ fn pairs_hold_what_changes_slowly_out_of_a_difference() {
 fn one_size_cannot_be_split() {
     let mut data = made(&[("a", 1.0)]);
     data.runs.retain(|run| run.cell.place.size == 2);
-    assert_eq!(
-        analysis::split(&data, "w", Platform::Vm, Mode::Vanilla),
-        None
-    );
+    assert_eq!(fit::split(&data, "w", Platform::Vm, Mode::Vanilla), None);
 }
 
 #[test]
 fn two_sizes_cannot_be_split() {
     let mut data = made(&[("a", 1.0)]);
     data.runs.retain(|run| run.cell.place.size < 4);
-    let split = |platform| analysis::split(&data, "w", platform, Mode::Vanilla);
+    let split = |platform| fit::split(&data, "w", platform, Mode::Vanilla);
     assert_eq!(split(Platform::Vm), None);
     assert_eq!(split(Platform::Container), None);
     // Nor can those of two hosts, which are the same two.
     let mut data = made(&[("a", 1.0), ("b", 2.0)]);
     data.runs.retain(|run| run.cell.place.size < 4);
-    let two = analysis::split(&data, "w", Platform::Vm, Mode::Vanilla);
+    let two = fit::split(&data, "w", Platform::Vm, Mode::Vanilla);
     assert_eq!(two, None);
-    let names: Vec<String> = analysis::figures(&data, &[])
+    let names: Vec<String> = figures::figures(&data, &[])
         .into_iter()
         .map(|f| f.name)
         .collect();
@@ -264,16 +211,16 @@ fn two_sizes_cannot_be_split() {
 
 #[test]
 fn a_ratio_with_one_run_has_no_interval_and_decides_nothing() {
-    let one = analysis::ratio(&[1.8], &[1.0, 1.01, 0.99]).unwrap();
+    let one = estimate::ratio(&[1.8], &[1.0, 1.01, 0.99]).unwrap();
     assert_eq!((one.interval, one.n), (None, 1));
     assert!(!one.differs_from(1.0));
     assert!(
-        analysis::ratio(&[1.8, 1.9], &[1.0, 1.01])
+        estimate::ratio(&[1.8, 1.9], &[1.0, 1.01])
             .unwrap()
             .interval
             .is_some()
     );
-    let both = analysis::together(&[one, one]).unwrap();
+    let both = estimate::together(&[one, one]).unwrap();
     assert_eq!(both.interval, None);
 }
 
@@ -283,7 +230,7 @@ fn a_ratio_with_one_run_has_no_interval_and_decides_nothing() {
 fn quota_and_sets_of_cpus_are_never_pooled() {
     let mut data = made(&[("a", 1.0)]);
     data.runs.retain(|run| run.cell.place.size > 2);
-    let figures = analysis::figures(&data, &[]);
+    let figures = figures::figures(&data, &[]);
     let names: Vec<&str> = figures.iter().map(|f| f.name.as_str()).collect();
     assert!(
         names.contains(&"quota_to_set_pct.w.container.4"),

@@ -1,0 +1,208 @@
+//! Findings on made runs.
+
+use super::*;
+use crate::plan::Arm;
+use crate::tests::{made, run};
+
+fn evidence(data: &Data) -> Evidence<'_> {
+    let names = data.workloads().into_iter();
+    Evidence {
+        data,
+        kinds: names.map(|name| (name, WorkloadKind::Cpu)).collect(),
+        many: vec![("v".to_owned(), "w".to_owned())],
+        translated: false,
+        host_cpus: 8,
+    }
+}
+
+/// The runs of `w`, and of `v` with other times on a platform.
+fn with_another(platform: Platform, factor: f64) -> Data {
+    let mut data = made(&[("a", 10.0)]);
+    let others: Vec<_> = data.runs.clone();
+    data.runs.extend(others.into_iter().map(|mut run| {
+        run.cell.workload = "v".to_owned();
+        if run.cell.place.platform == platform {
+            run.time = run.time.map(|time| time * factor);
+        }
+        run
+    }));
+    data
+}
+
+#[test]
+fn two_applications_that_pay_differently_decide() {
+    let data = with_another(Platform::Container, 0.8);
+    let agreement = application(&evidence(&data));
+    assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
+    let data = with_another(Platform::Container, 1.0);
+    let agreement = application(&evidence(&data));
+    assert_eq!(agreement.text().0, "undecided here", "{agreement:?}");
+    let mut data = made(&[("a", 10.0)]);
+    let agreement = application(&evidence(&data));
+    assert_eq!(agreement.text().0, "undecided here", "{agreement:?}");
+    // Both cost nothing.
+    data.runs.clear();
+    for mut run in with_another(Platform::Vm, 1.0).runs {
+        if run.cell.place.platform == Platform::Bare {
+            data.runs.push(run.clone());
+            let place = run.cell.place;
+            run.cell.place = Place::new(Platform::Container, Mode::Vanilla, place.size, 8);
+            data.runs.push(run);
+        }
+    }
+    let agreement = application(&evidence(&data));
+    assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
+}
+
+#[test]
+fn one_container_that_costs_more_than_a_machine_is_enough() {
+    // 1.4 against 1.3 on one CPU, less on more.
+    let data = made(&[("a", 10.0)]);
+    let agreement = container_costs_more(&evidence(&data), Platform::Vm);
+    assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
+    let mut data = with_another(Platform::Vm, 2.0);
+    data.runs.retain(|run| run.cell.workload == "v");
+    let agreement = container_costs_more(&evidence(&data), Platform::Vm);
+    assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
+    let translated = Evidence {
+        translated: true,
+        ..evidence(&data)
+    };
+    let judge = |evidence: &Evidence<'_>| {
+        evidence.of_machines(|platform| container_costs_more(evidence, platform))
+    };
+    assert_eq!(judge(&translated).text().0, "undecided here");
+}
+
+#[test]
+fn appliances_stand_for_machines_where_linux_guests_are_translated() {
+    let mut data = with_another(Platform::Vm, 2.0);
+    data.runs.retain(|run| run.cell.workload == "v");
+    let guests = data
+        .runs
+        .iter()
+        .filter(|run| run.cell.place.platform == Platform::Vm);
+    let appliances: Vec<_> = guests
+        .cloned()
+        .map(|mut run| {
+            run.cell.place.platform = Platform::Appliance;
+            run
+        })
+        .collect();
+    data.runs.extend(appliances);
+    for translated in [true, false] {
+        let evidence = Evidence {
+            translated,
+            ..evidence(&data)
+        };
+        let agreement = evidence.of_machines(|platform| container_costs_more(&evidence, platform));
+        let (here, why) = agreement.text();
+        assert_eq!(here, "disagrees", "{agreement:?}");
+        assert_eq!(why.starts_with("appliances"), translated, "{agreement:?}");
+    }
+    // Without a Linux guest too.
+    data.runs
+        .retain(|run| run.cell.place.platform != Platform::Vm);
+    let evidence = evidence(&data);
+    let agreement = evidence.of_machines(|platform| container_costs_more(&evidence, platform));
+    assert!(
+        agreement.text().1.starts_with("appliances"),
+        "{agreement:?}"
+    );
+}
+
+#[test]
+fn a_quota_that_stopped_nothing_says_nothing_of_containers() {
+    let mut data = made(&[("a", 10.0)]);
+    for run in &mut data.runs {
+        (run.wall_s, run.observed.throttled_us) = (1.0, Some(0));
+    }
+    let evidence = evidence(&data);
+    assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
+    let agreement = container_costs_more(&evidence, Platform::Vm);
+    assert!(!agreement.text().1.contains("1 CPUs"), "{agreement:?}");
+}
+
+#[test]
+fn many_tasks_are_compared_with_the_one_whose_work_they_do() {
+    let agreement = |factor| {
+        let data = with_another(Platform::Container, factor);
+        multitasking(&evidence(&data)).text().0
+    };
+    assert_eq!(agreement(1.5), "agrees");
+    assert_eq!(agreement(0.7), "disagrees");
+    assert_eq!(agreement(1.0), "undecided here");
+    let alone = made(&[("a", 10.0)]);
+    assert_eq!(multitasking(&evidence(&alone)).text().0, "undecided here");
+}
+
+#[test]
+fn a_majority_of_clear_results_decides() {
+    let vote = |votes: &[Option<bool>]| {
+        let votes = votes.iter().map(|v| ("x".to_owned(), *v)).collect();
+        super::vote(votes).text().0
+    };
+    assert_eq!(vote(&[Some(true), None]), "agrees");
+    assert_eq!(vote(&[Some(false)]), "disagrees");
+    assert_eq!(vote(&[Some(false), Some(true)]), "undecided here");
+    assert_eq!(vote(&[None]), "undecided here");
+    assert_eq!(vote(&[]), "undecided here");
+}
+
+/// A workload in containers of a host of 112 CPUs, as CPU-Pinning 2020 had, cheapest at a size.
+fn add(data: &mut Data, workload: &str, cheapest: u32) {
+    const CPUS: u32 = 112;
+    for size in [1_u32, 2, 4, 8, 16, 32, 64] {
+        let above = f64::from(size.abs_diff(cheapest).min(4)) / 10.0;
+        for (platform, overhead) in [(Platform::Bare, 0.0), (Platform::Container, 0.1 + above)] {
+            let place = Place::new(platform, Mode::Vanilla, size, CPUS);
+            for part in 0..20 {
+                let time = (1.0 + overhead) * (1.0 + f64::from(part) / 2000.0);
+                let run = run("a", workload, place, Arm::Main, time);
+                data.runs.push(crate::data::Run {
+                    host_cpus: CPUS,
+                    ..run
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn each_range_of_chr_is_tested_by_workloads_of_its_own() {
+    let of = |cheapest: [u32; 3]| {
+        let mut data = Data::default();
+        let names = ["computes", "waits", "waits_long"];
+        let mut kinds = Vec::new();
+        for ((name, cheapest), (kind, _)) in names.into_iter().zip(cheapest).zip(RANGES) {
+            if cheapest > 0 {
+                add(&mut data, name, cheapest);
+                kinds.push((name.to_owned(), kind));
+            }
+        }
+        chr(&Evidence {
+            kinds,
+            host_cpus: 112,
+            ..evidence(&data)
+        })
+    };
+    let agrees = of([8, 16, 32]);
+    assert_eq!(agrees.text().0, "agrees", "{agrees:?}");
+    for range in ["0.07 to 0.14", "0.14 to 0.28", "0.28 to 0.57"] {
+        assert!(agrees.text().1.contains(range), "{agrees:?}");
+    }
+    // The ranges of work that waits differ: one is not the other's.
+    assert_eq!(of([8, 32, 16]).text().0, "disagrees");
+    let without = of([8, 16, 0]);
+    assert_eq!(without.text().0, "undecided here", "{without:?}");
+    assert!(without.text().1.ends_with("the range of much I/O"));
+}
+
+#[test]
+fn small_hosts_have_no_chr_so_low() {
+    let data = made(&[("a", 10.0)]);
+    assert_eq!(chr(&evidence(&data)).text().0, "undecided here");
+    let (last, _) = table(&evidence(&data)).pop().unwrap();
+    let right = "The right CHR: 0.07 to 0.14 computing, 0.14 to 0.28 I/O, 0.28 to 0.57 much I/O";
+    assert_eq!(last, right);
+}
