@@ -4,11 +4,13 @@
 //! `cargo test -p tare-lab planted -- --nocapture`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_control::stats::Kvm;
-use tare_stats::{SplitMix64, permutation, signed_rank, summarize};
+use tare_stats::{SplitMix64, mean, permutation, signed_rank};
 
 use crate::compare::{Change, of_figures};
 use crate::figure::{Figure, median, paired_ratio, rate};
@@ -25,55 +27,128 @@ const MOST_AT_1: usize = 23;
 const MOST_AT_5: usize = 78;
 /// The same at 5 % of a quarter as many, for 1,000.
 const MOST_OF_MANY: usize = 105;
+/// The interpolated interval of the median of 8 holds at least what lies between the second and
+/// the seventh, 93.0 %, and 95 % where the noise is dense around its middle. That of `ffmpeg-many`
+/// has a gap there: of 20,000 weighings 93.0 % held the truth. So 930 of 1,000 hold it and 70 are
+/// alarms, each within four standard errors.
+const LEAST_OF_MEDIANS: usize = 897;
+const MOST_OF_MEDIANS: usize = 103;
 /// Below this level a platform's effect counts.
 const ALPHA: f64 = 0.01;
+
+/// Fewer pairs say nothing about noise.
+const LEAST_PAIRS: usize = 10;
+
+/// The widest noise, as the standard deviation of logarithms, in which effects of 30 % must be
+/// found. By normal theory 24 pairs find one at 1 % in 95 of 100 weighings where
+/// (2.58 + 1.64) spread / sqrt(24 * 3 / pi) is at most ln 1.3: to 0.30. Workloads of wider noise,
+/// such as `migrations` with 0.43, which moves between CPUs on purpose, are tested for false
+/// alarms and for intervals alone.
+const MOST_SPREAD: f64 = 0.3;
+
+/// The standard deviation of the logarithms of pairs.
+fn spread(ratios: &[f64]) -> f64 {
+    let squares: f64 = ratios.iter().map(|ratio| ratio.ln().powi(2)).sum();
+    (squares / ratios.len() as f64).sqrt()
+}
 
 /// Times of both arms by block.
 type Blocks = BTreeMap<u64, [Option<f64>; 2]>;
 
-/// The A/A pairs of the kept runs of `platforms`, over their middle, by workload: two runs of
-/// the same kind on bare metal, one after the other.
-fn recorded_noise() -> Vec<(String, Vec<f64>)> {
+/// The kept runs of `platforms`, by the experiment that their records name, whatever their
+/// directories are called.
+fn kept_runs() -> Vec<PathBuf> {
+    let of_platforms = |dir: &PathBuf| {
+        let raw = File::open(dir.join("raw.jsonl")).ok()?;
+        let first = BufReader::new(raw).lines().next()?.ok()?;
+        let plan: Value = serde_json::from_str(&first).ok()?;
+        (plan.get("experiment")? == "platforms").then_some(())
+    };
+    let mut dirs = directories();
+    dirs.retain(|dir| of_platforms(dir).is_some());
+    dirs
+}
+
+/// The directories of all kept runs.
+fn directories() -> Vec<PathBuf> {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let mut pairs: BTreeMap<(String, String), Blocks> = BTreeMap::new();
-    for dir in std::fs::read_dir(runs)
-        .unwrap()
-        .map(|dir| dir.unwrap().path())
-    {
-        if !dir.to_string_lossy().contains("-platforms-") {
-            continue;
-        }
-        let text = std::fs::read_to_string(dir.join("raw.jsonl")).unwrap();
-        let lines = text.lines();
-        for line in lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-            let word = |name: &str| line.get(name)?.as_str();
-            let counts = line.get("warm_up") == Some(&Value::Bool(false));
-            let place = line.get("place").map(Value::to_string).unwrap_or_default();
-            let arm = ["main", "control"]
-                .iter()
-                .position(|arm| word("arm") == Some(*arm));
-            let (Some(arm), Some(workload)) = (arm, word("workload")) else {
-                continue;
-            };
-            let block = line.get("block").and_then(Value::as_u64);
-            if let Some(block) = block.filter(|_| counts && place.contains("bare")) {
-                let time = line.get("time").and_then(Value::as_f64);
-                let of = pairs.entry((workload.to_owned(), place)).or_default();
-                of.entry(block).or_default()[arm] = time;
+    let dirs = fs::read_dir(runs).unwrap().map(|dir| dir.unwrap().path());
+    let mut dirs: Vec<PathBuf> = dirs.collect();
+    dirs.sort();
+    dirs
+}
+
+/// The A/A pairs of all kept runs of `platforms`, over their middle, by run and workload: two
+/// runs of the same kind on bare metal, one after the other.
+fn recorded_noise() -> Vec<(String, Vec<f64>)> {
+    let mut noise = Vec::new();
+    for dir in kept_runs() {
+        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
+        for (workload, ratios) in noise_of(&dir) {
+            if ratios.len() < LEAST_PAIRS {
+                println!("{workload} of {name}: {} pairs are too few", ratios.len());
+            } else {
+                noise.push((format!("{workload} of {name}"), ratios));
             }
+        }
+    }
+    noise
+}
+
+/// The same of one run, by workload.
+fn noise_of(dir: &Path) -> BTreeMap<String, Vec<f64>> {
+    let mut pairs: BTreeMap<(String, String), Blocks> = BTreeMap::new();
+    let text = fs::read_to_string(dir.join("raw.jsonl")).unwrap();
+    let lines = text.lines();
+    for line in lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let word = |name: &str| line.get(name)?.as_str();
+        let counts = line.get("warm_up") == Some(&Value::Bool(false));
+        let place = line.get("place").map(Value::to_string).unwrap_or_default();
+        let arm = ["main", "control"]
+            .iter()
+            .position(|arm| word("arm") == Some(*arm));
+        let (Some(arm), Some(workload)) = (arm, word("workload")) else {
+            continue;
+        };
+        let block = line.get("block").and_then(Value::as_u64);
+        if let Some(block) = block.filter(|_| counts && place.contains("bare")) {
+            let time = line.get("time").and_then(Value::as_f64);
+            let of = pairs.entry((workload.to_owned(), place)).or_default();
+            of.entry(block).or_default()[arm] = time;
         }
     }
     let mut noise: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for ((workload, _), blocks) in pairs {
         let ratio = |times: [Option<f64>; 2]| Some(times[0]? / times[1]?);
         let ratios: Vec<f64> = blocks.into_values().filter_map(ratio).collect();
-        if let Some(all) = summarize(&ratios) {
-            let over = ratios.iter().map(|ratio| ratio / all.median);
+        // Not over their median, which is one of an odd number: an interval holds a pair without
+        // noise more often than it states.
+        let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        if let Some(middle) = mean(&logs) {
+            let over = logs.iter().map(|log| (log - middle).exp());
             noise.entry(workload).or_default().extend(over);
         }
     }
-    noise.retain(|_, ratios| ratios.len() >= 10);
-    noise.into_iter().collect()
+    noise
+}
+
+#[test]
+fn every_kept_run_of_platforms_gives_its_pairs() {
+    let of_summary = |dir: &PathBuf| {
+        let text = fs::read_to_string(dir.join("summary.json")).ok()?;
+        let summary: Value = serde_json::from_str(&text).ok()?;
+        (summary.get("experiment")? == "platforms").then_some(())
+    };
+    let mut expected = directories();
+    expected.retain(|dir| of_summary(dir).is_some());
+    assert!(expected.len() > 1, "{expected:?}");
+    assert_eq!(kept_runs(), expected);
+    let noise = recorded_noise();
+    assert!(!noise.is_empty(), "no workload has {LEAST_PAIRS} pairs");
+    let pairs = |run: &Path| -> usize { noise_of(run).values().map(Vec::len).sum() };
+    for run in &expected {
+        assert!(pairs(run) > 0, "{}", run.display());
+    }
 }
 
 /// What chance makes of pairs, recorded.
@@ -224,7 +299,8 @@ const ANALYSES: [Analysis; 6] = [
     },
     Analysis {
         name: "calls: median of 8 differences by rounds",
-        holds: [920, 1000],
+        most_alarms: MOST_OF_MEDIANS,
+        holds: [LEAST_OF_MEDIANS, 1000],
         say: of_differences,
         ..USUAL
     },
@@ -241,7 +317,7 @@ const ANALYSES: [Analysis; 6] = [
 #[test]
 fn planted_effects_are_found_and_none_is_invented() {
     let recorded = recorded_noise();
-    assert!(!recorded.is_empty(), "no kept run has A/A pairs");
+    assert!(!recorded.is_empty(), "no workload has {LEAST_PAIRS} pairs");
     for analysis in &ANALYSES {
         println!(
             "{}; found, and intervals that hold it, of 1,000 ({} weighings):",
@@ -257,7 +333,7 @@ fn planted_effects_are_found_and_none_is_invented() {
                 } else {
                     held.to_string()
                 };
-                println!("  {workload:12} {effect:4} %: {found:4} {share:>4}");
+                println!("  {workload:42} {effect:4} %: {found:4} {share:>4}");
                 let [least, most] = analysis.holds;
                 assert!(
                     all == 0 || (least..=most).contains(&held),
@@ -267,7 +343,8 @@ fn planted_effects_are_found_and_none_is_invented() {
             });
             let about = format!("{}, {workload}: {found:?}", analysis.name);
             assert!(found[0] <= analysis.most_alarms, "{about}: false alarms");
-            assert!(found[4] >= analysis.finds_30 * 10, "{about}");
+            let is_noisy = spread(ratios) > MOST_SPREAD;
+            assert!(is_noisy || found[4] >= analysis.finds_30 * 10, "{about}");
             let rises = found[1..].windows(2).all(|pair| pair[1] + 30 >= pair[0]);
             assert!(rises, "{about}: a larger effect is found more often");
         }
@@ -296,7 +373,9 @@ fn verdicts_on_goals_are_hardly_ever_wrong() {
     const MOST_WRONG: usize = 45;
     const GOALS: &[Goal] = &[Goal::on_any("x", LIMIT)];
     println!("all: goals of medians of 6, 5 % above; met, missed and undecided of 1,000:");
-    for (workload, ratios) in &recorded_noise() {
+    let recorded = recorded_noise();
+    assert!(!recorded.is_empty(), "no workload has {LEAST_PAIRS} pairs");
+    for (workload, ratios) in &recorded {
         for effect in EFFECTS {
             let factor = 1.0 + effect / 100.0;
             let dice = SplitMix64::new(effect as u64 + 1);
@@ -309,7 +388,7 @@ fn verdicts_on_goals_are_hardly_ever_wrong() {
             let count = |wanted| verdicts.iter().filter(|it| **it == wanted).count();
             let [met, missed] = [Judgement::Met, Judgement::Missed].map(count);
             let undecided = WEIGHINGS - met - missed;
-            println!("  {workload:12} {effect:4} %: {met:4} {missed:4} {undecided:4}");
+            println!("  {workload:42} {effect:4} %: {met:4} {missed:4} {undecided:4}");
             let wrong = if factor <= LIMIT { missed } else { met };
             assert!(wrong <= MOST_WRONG, "{workload}, {effect} %: {wrong} wrong");
         }
