@@ -5,7 +5,7 @@ use tare_stats::{Interval, Part, half_width, mean};
 
 use super::analysis::{baseline, cell, quota_bound, sizes};
 use super::data::Data;
-use super::estimate::Estimate;
+use super::estimate::{Estimate, LEAST, ratio};
 use super::plan::Arm;
 use tare_lab::kit::Statistic;
 
@@ -24,10 +24,9 @@ pub(crate) struct Split {
 /// A ratio at a size, and the error of it.
 struct Point {
     size: u32,
-    ratio: f64,
+    ratio: Estimate,
     /// Of both means; empty where one of them has one run.
     parts: Option<[Part; 2]>,
-    n: usize,
 }
 
 /// Fits the split of a platform: a fit of ours, which CPU-Pinning 2020 does not have. `None`
@@ -79,15 +78,12 @@ pub(crate) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode)
 
 fn point(size: u32, over: &[f64], under: &[f64]) -> Option<Point> {
     let (top, bottom) = (mean(over)?, mean(under)?);
-    let ratio = top / bottom;
+    let ratio = ratio(over, under)?;
     // The delta method: relative errors add by squares.
-    let parts = Part::of_mean(over, ratio / top).zip(Part::of_mean(under, ratio / bottom));
-    ratio.is_finite().then(|| Point {
-        size,
-        ratio,
-        parts: parts.map(|(over, under)| [over, under]),
-        n: over.len().min(under.len()),
-    })
+    let parts = Part::of_mean(over, ratio.value / top)
+        .zip(Part::of_mean(under, ratio.value / bottom))
+        .map(|(over, under)| [over, under]);
+    Some(Point { size, ratio, parts })
 }
 
 /// Least squares over 1/size: the weights of the points in the constant and in the slope.
@@ -104,12 +100,16 @@ fn weights(points: &[Point]) -> (Vec<f64>, Vec<f64>) {
     (constant, slope)
 }
 
-/// A weighted sum of overheads, percent.
+/// A weighted sum of overheads, percent: with an interval where each point has runs enough, else
+/// with what the points' ends give.
 fn combined(points: &[Point], weights: &[f64]) -> Estimate {
     let pairs = || points.iter().zip(weights);
-    let value: f64 = pairs()
-        .map(|(point, weight)| (point.ratio - 1.0) * weight)
-        .sum();
+    let sum = |of: &dyn Fn(&Point, f64) -> Option<f64>| -> Option<f64> {
+        pairs()
+            .map(|(point, w)| Some((of(point, *w)? - 1.0) * w))
+            .sum()
+    };
+    let value = sum(&|point, _| Some(point.ratio.value)).unwrap_or_default();
     let parts: Option<Vec<[Part; 2]>> = pairs()
         .map(|(point, weight)| {
             let scaled = |part: Part| Part {
@@ -119,14 +119,26 @@ fn combined(points: &[Point], weights: &[f64]) -> Estimate {
             Some(point.parts?.map(scaled))
         })
         .collect();
+    let n = points.iter().map(|point| point.ratio.n).min().unwrap_or(0);
     let half = parts.and_then(|parts| half_width(&parts.concat()));
-    Estimate {
-        value: value * 100.0,
-        interval: half.map(|half| Interval {
-            low: (value - half) * 100.0,
-            high: (value + half) * 100.0,
-        }),
-        n: points.iter().map(|point| point.n).min().unwrap_or(0),
-        statistic: Statistic::Fit,
-    }
+    let interval = half.filter(|_| n >= LEAST).map(|half| Interval {
+        low: value - half,
+        high: value + half,
+    });
+    // A point with a negative weight pulls the sum down by its upper end.
+    let low = sum(&|point, w| {
+        let ends = point.ratio.ends()?;
+        Some(if w < 0.0 { ends.high } else { ends.low })
+    });
+    let high = sum(&|point, w| {
+        let ends = point.ratio.ends()?;
+        Some(if w < 0.0 { ends.low } else { ends.high })
+    });
+    let range = low.zip(high).map(|(low, high)| Interval { low, high });
+    let sum = Estimate {
+        interval,
+        range: range.filter(|_| interval.is_none()),
+        ..Estimate::bare(value, Statistic::Fit, n)
+    };
+    sum.mapped(|overhead| overhead * 100.0)
 }

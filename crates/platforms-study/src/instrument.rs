@@ -7,7 +7,7 @@ use tare_stats::{Interval, SplitMix64, share_interval, signed_rank_p, summarize}
 
 use super::analysis::{baseline, cell, sizes};
 use super::data::{Data, Run};
-use super::estimate::{ALPHA, Estimate, paired, tested, together};
+use super::estimate::{ALPHA, Estimate, least_p, paired, tested, together};
 use super::plan::Arm;
 
 /// A slow-down that is to be found, and weighings in which it is looked for.
@@ -27,6 +27,8 @@ pub(crate) struct Comparison {
     pub(crate) ratio: Estimate,
     /// Of Wilcoxon's test on the pairs; `None` below six.
     pub(crate) p: Option<f64>,
+    /// The least that it could be with these pairs.
+    least_p: Option<f64>,
 }
 
 impl Comparison {
@@ -36,12 +38,18 @@ impl Comparison {
             size,
             ratio: paired(ratios)?,
             p: tested(ratios),
+            least_p: least_p(ratios),
         })
     }
 
     /// Whether the kinds of runs differ.
     pub(crate) fn differs(&self) -> bool {
         self.p.is_some_and(|p| p < ALPHA)
+    }
+
+    /// Whether there are pairs enough for the test to find a difference at all.
+    pub(crate) fn can_differ(&self) -> bool {
+        self.least_p.is_some_and(|p| p < ALPHA)
     }
 }
 
@@ -122,15 +130,13 @@ pub(crate) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)
 /// How far two equal arms differ, what would have been found, and what observing costs.
 pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let (mut differs, mut compared, mut costs) = (0, 0, Vec::new());
+    let (mut equal_arms, mut costs) = (Vec::new(), Vec::new());
     let (mut widest, mut accounts): (Option<Figure>, Vec<Figure>) = (None, Vec::new());
     for workload in applications {
         for control in against_baseline(data, workload, Arm::Control) {
             let percent = control.ratio.percent();
             let name = format!("aa_pct.{workload}.{}", control.size);
             figures.push(percent.figure(&name, "%"));
-            compared += u64::from(control.p.is_some());
-            differs += u64::from(control.differs());
             if let Some(Interval { low, high }) = percent.interval {
                 let half = (high - low) / 2.0;
                 let name = format!("aa_half_width_pct.{workload}.{}", control.size);
@@ -146,6 +152,7 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
                 let name = format!("finds_5pct_of_100.{workload}.{}", control.size);
                 figures.push(Figure::bare(&name, "%", found, Statistic::Share, percent.n));
             }
+            equal_arms.push(control);
         }
         let ratios: Vec<Estimate> = against_baseline(data, workload, Arm::Unobserved)
             .into_iter()
@@ -167,26 +174,18 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
         }
     }
     // What the run reached: a half width has no interval, and its goal is judged by it alone.
+    // Where one of them has no interval, how far that would reach is unknown.
+    let known = equal_arms.iter().all(|it| it.ratio.interval.is_some());
     figures.extend(widest.map(|widest| Figure {
         name: "aa_half_width_pct".to_owned(),
-        statistic: Statistic::Exact,
+        statistic: if known {
+            Statistic::Exact
+        } else {
+            widest.statistic
+        },
         ..widest
     }));
-    if let Some(Interval { low, high }) = share_interval(differs, compared) {
-        let share = differs as f64 * 100.0 / compared as f64;
-        let figure = Figure::bare(
-            "aa_significant_pct",
-            "%",
-            share,
-            Statistic::Share,
-            compared as usize,
-        );
-        let interval = Interval {
-            low: low * 100.0,
-            high: high * 100.0,
-        };
-        figures.push(figure.with_interval(Some(interval)));
-    }
+    figures.extend(significant(&equal_arms));
     let cost = together(&costs).map(Estimate::percent);
     figures.extend(cost.map(|cost| cost.figure("observer_cost_pct", "%")));
     let most = accounts
@@ -199,4 +198,100 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
         });
     figures.extend(accounts.into_iter().chain(most));
     figures
+}
+
+/// The share of the tests of equal arms that differ, of those that can, and how many cannot.
+fn significant(equal_arms: &[Comparison]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let tests: Vec<&Comparison> = equal_arms.iter().filter(|it| it.can_differ()).collect();
+    let (differs, all) = (tests.iter().filter(|it| it.differs()).count(), tests.len());
+    if let Some(Interval { low, high }) = share_interval(differs as u64, all as u64) {
+        let share = differs as f64 * 100.0 / all as f64;
+        let figure = Figure::bare("aa_significant_pct", "%", share, Statistic::Share, all);
+        let interval = Interval {
+            low: low * 100.0,
+            high: high * 100.0,
+        };
+        figures.push(figure.with_interval(Some(interval)));
+    }
+    if !equal_arms.is_empty() {
+        let left_out = (equal_arms.len() - all) as f64;
+        let count = equal_arms.len();
+        figures.push(Figure::bare(
+            "aa_left_out",
+            "1",
+            left_out,
+            Statistic::Exact,
+            count,
+        ));
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_lab::kit::{find, value};
+    use tare_platform::{Mode, Place};
+
+    use super::super::tests::run;
+    use super::*;
+
+    /// As many A/A pairs of a workload, of which the second arm is so much slower.
+    fn add(data: &mut Data, workload: &str, pairs: u64, slower: f64) {
+        let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+        for block in 0..pairs {
+            let wave = 1.0 + block as f64 / 1000.0;
+            for (arm, time) in [(Arm::Main, wave), (Arm::Control, wave * wave * slower)] {
+                let mut run = run("a", workload, place, arm, time);
+                run.block = Some(block);
+                data.runs.push(run);
+            }
+        }
+    }
+
+    #[test]
+    fn tests_that_cannot_differ_are_not_counted_and_are_said_to_be_left_out() {
+        let mut data = Data::default();
+        for (workload, pairs) in [("few", 5), ("seven", 7), ("eight", 8), ("many", 20)] {
+            add(&mut data, workload, pairs, 1.3);
+        }
+        let figures = figures(&data, &data.workloads());
+        let share = find(&figures, "aa_significant_pct").unwrap();
+        assert_eq!((share.value, share.n), (100.0, 2), "{share:?}");
+        let left_out = find(&figures, "aa_left_out").unwrap();
+        assert_eq!((left_out.value, left_out.n), (2.0, 4), "{left_out:?}");
+        data.runs.retain(|run| run.cell.workload == "seven");
+        let figures = super::figures(&data, &data.workloads());
+        assert_eq!(value(&figures, "aa_significant_pct"), None);
+        assert_eq!(value(&figures, "aa_left_out"), Some(1.0));
+    }
+
+    #[test]
+    fn no_goal_of_the_instrument_is_decided_by_a_range() {
+        use tare_control::stats::Kvm;
+        use tare_lab::results::{Judgement, judge};
+        let verdict = |pairs: &[u64]| {
+            let mut data = Data::default();
+            for (index, pairs) in pairs.iter().enumerate() {
+                add(&mut data, &format!("w{index}"), *pairs, 1.0);
+            }
+            for run in data.runs.clone() {
+                // Observing costs nothing, beyond doubt.
+                if run.cell.arm == Arm::Control {
+                    let mut run = run;
+                    run.cell.arm = Arm::Unobserved;
+                    data.runs.push(run);
+                }
+            }
+            let figures = figures(&data, &data.workloads());
+            ["aa_half_width_pct", "observer_cost_pct"].map(|name| {
+                let goal = find(&figures, name).map(|it| judge(it, crate::GOALS, Kvm::None));
+                goal.flatten().map(|goal| goal.verdict)
+            })
+        };
+        assert_eq!(verdict(&[6, 9]), [Some(Judgement::Met); 2]);
+        // Five are as near to each other, but they are a range.
+        assert_eq!(verdict(&[5]), [None, Some(Judgement::Undecided)]);
+        assert_eq!(verdict(&[5, 9]), [Some(Judgement::Undecided); 2]);
+    }
 }

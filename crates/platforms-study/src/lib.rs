@@ -109,6 +109,7 @@ pub(crate) const METRICS: &[Metric] = &[
     // It describes a run: by chance alone it is another in the next.
     Metric::neither("aa_half_width_pct", "%"),
     Metric::less("aa_significant_pct", "%"),
+    Metric::neither("aa_left_out", "1"),
     Metric::more("finds_5pct_of_100", "1"),
     Metric::less("runs_to_find_5pct", "1"),
     Metric::less("observer_cost_pct", "%"),

@@ -14,7 +14,7 @@ use tare_stats::{Interval, Part, half_width, mean};
 
 use super::analysis::{baseline, cell, overhead, sizes};
 use super::data::{Data, Run};
-use super::estimate::Estimate;
+use super::estimate::{Estimate, LEAST, extremes};
 use super::plan::Arm;
 use tare_lab::kit::{Figure, Spread, Statistic, find};
 
@@ -27,7 +27,7 @@ const SEEDS: u64 = 4;
 /// Threads that one CPU may have at most: more are a damaged record.
 const MOST_THREADS: f64 = 1_000.0;
 
-/// What the group of a container costs, ns, with the 95 % interval.
+/// What the group of a container costs, ns, with its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Costs {
     /// A context switch, more than on the bare machine.
@@ -53,7 +53,8 @@ impl Costs {
         })
     }
 
-    /// At the measured values, and at the lower and upper ends of both.
+    /// At the measured values, and at the lower and upper ends of both: of intervals, of few runs of
+    /// ranges.
     fn levels(&self) -> [Level; 3] {
         let at = |end: fn(&Estimate) -> f64| Level {
             switch_ns: end(&self.switch).max(0.0),
@@ -61,8 +62,8 @@ impl Costs {
         };
         [
             at(|it| it.value),
-            at(|it| it.interval.map_or(it.value, |it| it.low)),
-            at(|it| it.interval.map_or(it.value, |it| it.high)),
+            at(|it| it.ends().map_or(it.value, |it| it.low)),
+            at(|it| it.ends().map_or(it.value, |it| it.high)),
         ]
     }
 }
@@ -88,15 +89,20 @@ fn migration(data: &Data, workload: &str) -> Option<Estimate> {
     let value = mean(&cold).filter(|_| most > 1)? - mean(&warm)?;
     let parts = Part::of_mean(&cold, 1.0).zip(Part::of_mean(&warm, 1.0));
     let half = parts.and_then(|(cold, warm)| half_width(&[cold, warm]));
-    let interval = half.map(|half| Interval {
+    let n = cold.len().min(warm.len());
+    let interval = half.filter(|_| n >= LEAST).map(|half| Interval {
         low: value - half,
         high: value + half,
     });
+    let range = extremes(&cold).zip(extremes(&warm));
+    let range = range.map(|(cold, warm)| Interval {
+        low: cold.low - warm.high,
+        high: cold.high - warm.low,
+    });
     Some(Estimate {
-        value,
         interval,
-        n: cold.len().min(warm.len()),
-        statistic: Statistic::Model,
+        range: range.filter(|_| interval.is_none()),
+        ..Estimate::bare(value, Statistic::Model, n)
     })
 }
 
@@ -394,9 +400,9 @@ mod tests {
         ]
     }
 
-    /// Two runs a little apart around a time.
+    /// Six runs a little apart around a time.
     fn add(data: &mut Data, workload: &str, platform: Platform, size: u32, time: f64) {
-        for part in [0.999, 1.001] {
+        for part in [0.998, 0.999, 1.0, 1.0, 1.001, 1.002] {
             let place = Place::new(platform, Mode::Vanilla, size, 8);
             data.runs
                 .push(run("a", workload, place, Arm::Main, time * part));
@@ -492,12 +498,7 @@ mod tests {
             turn_ns: 1e6,
             wait_ns: 1e6,
         };
-        let nothing = Estimate {
-            value: 0.0,
-            interval: None,
-            n: 1,
-            statistic: Statistic::Model,
-        };
+        let nothing = Estimate::bare(0.0, Statistic::Model, 1);
         let costs = Costs {
             switch: nothing,
             migration: nothing,

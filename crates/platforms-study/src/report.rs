@@ -49,6 +49,8 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
     let half = value(figures, "aa_half_width_pct");
     let best = of("aa_half_width_pct.").map(|(least, _)| least);
     let widths = half.map(|half| between(best.unwrap_or(half), half));
+    let tests = find(figures, "aa_significant_pct").map(|share| share.n);
+    let has_equal_arms = value(figures, "aa_left_out").is_some();
     let text = Template::new(include_str!("report.md"), crate::METRICS, figures)
         .maybe("engine", engine_of(false))
         .maybe("appliance_engine", engine_of(true))
@@ -57,6 +59,8 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         .maybe("aa_widths", widths.as_ref())
         .maybe("found", found.filter(|_| widths.is_some()))
         .set("seed", experiment.seed)
+        .maybe("equal_arms", tests)
+        .only_if("none_differs", tests.is_none() && has_equal_arms)
         .only_if("quota", data.runs.iter().any(by_quota));
     let workloads = data.workloads();
     let ratios = workloads
@@ -419,7 +423,8 @@ fn controls(data: &Data, figures: &[Figure]) -> String {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
-            for Comparison { size, ratio, p } in instrument::against_baseline(data, &workload, arm)
+            for Comparison { size, ratio, p, .. } in
+                instrument::against_baseline(data, &workload, arm)
             {
                 let longer = ratio.percent();
                 rows.push(vec![

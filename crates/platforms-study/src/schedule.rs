@@ -11,15 +11,15 @@ use tare_platform::Platform;
 use tare_stats::SplitMix64;
 
 use super::Platforms;
-use super::estimate::paired;
+use super::estimate::{LEAST, paired};
 use super::plan::{self, Arm, Cell, Turn};
 use super::stage::Stage;
 use tare_lab::kit::{Bench, RunError};
 
 /// A mean is known well enough at this half width, relative.
 const NARROW: f64 = 0.01;
-/// Runs before a mean is believed to be known.
-const LEAST_RUNS: usize = 5;
+/// Runs before a mean is believed to be known: fewer give no interval.
+const LEAST_RUNS: usize = LEAST;
 /// Runs after which no kind of run is repeated. CPU-Pinning 2020's 20 do not find 5 % where
 /// single runs differ by more than 4 %.
 const MOST_RUNS: usize = 200;

@@ -214,12 +214,9 @@ fn a_ratio_with_one_run_has_no_interval_and_decides_nothing() {
     let one = estimate::ratio(&[1.8], &[1.0, 1.01, 0.99]).unwrap();
     assert_eq!((one.interval, one.n), (None, 1));
     assert!(!one.differs_from(1.0));
-    assert!(
-        estimate::ratio(&[1.8, 1.9], &[1.0, 1.01])
-            .unwrap()
-            .interval
-            .is_some()
-    );
+    let six = [1.8, 1.9, 1.85, 1.8, 1.9, 1.85];
+    let several = estimate::ratio(&six, &six.map(|time| time / 1.8)).unwrap();
+    assert!(several.interval.is_some() && several.differs_from(1.0));
     let both = estimate::together(&[one, one]).unwrap();
     assert_eq!(both.interval, None);
 }
