@@ -5,8 +5,8 @@ use tare_stats::{Interval, Part, half_width, mean};
 
 use super::analysis::{baseline, cell, quota_bound, sizes};
 use super::data::Data;
-use super::estimate::{Estimate, LEAST, ratio};
-use super::plan::Arm;
+use super::estimate::{Estimate, LEAST, paired, ratio};
+use super::plan::{Arm, Cell};
 use tare_lab::kit::Statistic;
 
 /// A line through fewer sizes fits whatever they are.
@@ -25,8 +25,9 @@ pub(crate) struct Split {
 struct Point {
     size: u32,
     ratio: Estimate,
-    /// Of both means; empty where one of them has one run.
-    parts: Option<[Part; 2]>,
+    /// The independent parts of its error: of the pairs' mean, or of both means; `None` of one
+    /// run.
+    parts: Option<Vec<Part>>,
 }
 
 /// Fits the split of a platform: a fit of ours, which CPU-Pinning 2020 does not have. `None`
@@ -37,12 +38,12 @@ pub(crate) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode)
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
             let place = Place::new(platform, mode, size, cpus);
-            let over = data.times(&host, &cell(workload, place, Arm::Main));
-            let under = data.times(&host, &cell(workload, baseline(size, cpus), Arm::Main));
+            let over = cell(workload, place, Arm::Main);
+            let under = cell(workload, baseline(size, cpus), Arm::Main);
             if quota_bound(data, workload, place) == Some(false) {
                 continue;
             }
-            points.extend(point(size, &over, &under).map(|point| (place.limit, point)));
+            points.extend(point(data, &host, &over, &under).map(|point| (place.limit, point)));
         }
     }
     // The limit of the most sizes; no limit at all and a set of all CPUs are one.
@@ -76,13 +77,29 @@ pub(crate) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode)
     })
 }
 
-fn point(size: u32, over: &[f64], under: &[f64]) -> Option<Point> {
-    let (top, bottom) = (mean(over)?, mean(under)?);
-    let ratio = ratio(over, under)?;
+/// By pairs, so that what changes slowly is in no error, or by means where a record has none.
+fn point(data: &Data, host: &str, over: &Cell, under: &Cell) -> Option<Point> {
+    let size = over.place.size;
+    let pairs = data.pairs(host, over, under);
+    if pairs.len() > 1 {
+        let logs: Vec<f64> = pairs.iter().map(|ratio| ratio.ln()).collect();
+        let value = mean(&logs)?.exp();
+        return Some(Point {
+            size,
+            ratio: Estimate {
+                value,
+                ..paired(&pairs)?
+            },
+            parts: Part::of_mean(&logs, value).map(|part| vec![part]),
+        });
+    }
+    let (over, under) = (data.times(host, over), data.times(host, under));
+    let (top, bottom) = (mean(&over)?, mean(&under)?);
+    let ratio = ratio(&over, &under)?;
     // The delta method: relative errors add by squares.
-    let parts = Part::of_mean(over, ratio.value / top)
-        .zip(Part::of_mean(under, ratio.value / bottom))
-        .map(|(over, under)| [over, under]);
+    let parts = Part::of_mean(&over, ratio.value / top)
+        .zip(Part::of_mean(&under, ratio.value / bottom))
+        .map(|(over, under)| vec![over, under]);
     Some(Point { size, ratio, parts })
 }
 
@@ -110,13 +127,13 @@ fn combined(points: &[Point], weights: &[f64]) -> Estimate {
             .sum()
     };
     let value = sum(&|point, _| Some(point.ratio.value)).unwrap_or_default();
-    let parts: Option<Vec<[Part; 2]>> = pairs()
+    let parts: Option<Vec<Vec<Part>>> = pairs()
         .map(|(point, weight)| {
-            let scaled = |part: Part| Part {
+            let scaled = |part: &Part| Part {
                 variance: part.variance * weight * weight,
-                ..part
+                ..*part
             };
-            Some(point.parts?.map(scaled))
+            Some(point.parts.as_ref()?.iter().map(scaled).collect())
         })
         .collect();
     let n = points.iter().map(|point| point.ratio.n).min().unwrap_or(0);

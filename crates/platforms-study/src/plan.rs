@@ -84,32 +84,29 @@ fn of(workload: &str, platforms: &[Platform], size: u32, host_cpus: u32) -> Vec<
 }
 
 /// What runs one after the other, so that it can be compared in pairs: the runs of a
-/// workload and size on the host with their baseline, and each kind of run in a machine with
-/// that baseline too, since hours lie between the first machine and the last.
+/// workload and size on the host with their baseline, and those of each kind of machine,
+/// vanilla and pinned, with that baseline too, since hours lie between the first machine and
+/// the last.
 pub(crate) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
-    let mut blocks: Vec<Vec<Cell>> = Vec::new();
+    let machine = |cell: &Cell| Some(cell.place.platform).filter(|it| it.has_linux_guest());
     let same = |a: &Cell, b: &Cell| a.workload == b.workload && a.place.size == b.place.size;
-    let baseline = |cell: &Cell| {
-        let mut all = cells.iter();
-        all.find(|other| other.is_baseline() && same(other, cell))
-            .cloned()
-    };
+    let mut blocks: Vec<(Option<Platform>, Vec<Cell>)> = Vec::new();
     for cell in cells {
-        let is_virtual = cell.place.platform.has_linux_guest();
-        let mut on_host = blocks.iter_mut().filter(|block| {
-            block
-                .iter()
-                .all(|other| !other.place.platform.has_linux_guest() && same(other, cell))
-        });
-        match on_host.next().filter(|_| !is_virtual) {
-            Some(block) => block.push(cell.clone()),
-            None if is_virtual => {
-                blocks.push(baseline(cell).into_iter().chain([cell.clone()]).collect());
-            }
-            None => blocks.push(vec![cell.clone()]),
+        let kind = machine(cell);
+        let mut like = blocks
+            .iter_mut()
+            .filter(|(of, block)| *of == kind && block.iter().all(|other| same(other, cell)));
+        if let Some((_, block)) = like.next() {
+            block.push(cell.clone());
+            continue;
         }
+        let mut baselines = cells
+            .iter()
+            .filter(|other| kind.is_some() && other.is_baseline() && same(other, cell));
+        let baseline = baselines.next().cloned();
+        blocks.push((kind, baseline.into_iter().chain([cell.clone()]).collect()));
     }
-    blocks
+    blocks.into_iter().map(|(_, block)| block).collect()
 }
 
 #[cfg(test)]
@@ -169,8 +166,8 @@ mod tests {
     fn a_baseline_runs_beside_all_that_is_compared_with_it() {
         let cells = cells(&names(), &Platform::ALL, &[1, 2], 2, None);
         let blocks = blocks(&cells);
-        // For each workload and size: one on the host, and four kinds in machines.
-        assert_eq!(blocks.len(), 2 * 2 * 5);
+        // For each workload and size: one on the host, and two kinds of machines.
+        assert_eq!(blocks.len(), 2 * 2 * 3);
         for block in &blocks {
             let baselines = block.iter().filter(|cell| cell.is_baseline()).count();
             assert_eq!(baselines, 1, "{block:?}");
@@ -180,11 +177,14 @@ mod tests {
                 .count();
             match machines {
                 0 => assert_eq!(block.len() as u32, 6 + block[0].place.size, "{block:?}"),
-                _ => assert_eq!((machines, block.len()), (1, 2), "{block:?}"),
+                // Vanilla and pinned, which are compared with each other.
+                _ => assert_eq!((machines, block.len()), (2, 3), "{block:?}"),
             }
         }
         for cell in &cells {
-            assert!(blocks.iter().any(|block| block.contains(cell)), "{cell:?}");
+            let of_it = blocks.iter().filter(|block| block.contains(cell)).count();
+            let is_base = cell.is_baseline();
+            assert_eq!(of_it, if is_base { 3 } else { 1 }, "{cell:?}");
         }
     }
 }

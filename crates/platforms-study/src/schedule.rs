@@ -3,7 +3,7 @@
 //! Rounds of blocks in random order: each kind of run once, those on the host more often
 //! where machines are slow, until every difference is known or the budget is spent. A block
 //! is a baseline with what is compared with it, in random order: all kinds of runs on the
-//! host together, each kind in a machine with its own baseline.
+//! host together, those of each kind of machine with their own baseline.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

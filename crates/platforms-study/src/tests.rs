@@ -1,5 +1,6 @@
 //! The instrument on samples whose truth is known.
 
+mod pairs;
 mod recorded;
 
 use tare_control::exit::ExitCode;
