@@ -2,14 +2,15 @@
 //! here, and why.
 
 use tare_platform::workload::WorkloadKind;
-use tare_platform::{Mode, Place, Platform};
+use tare_platform::{Limit, Mode, Place, Platform};
 use tare_policy::placement::{ChrRange, Class, chr_permille};
 
 use super::analysis::{Pinning, overhead, pin_gain, quota_bound, sizes};
 use super::data::Data;
-use super::estimate::Estimate;
+use super::estimate::{ALPHA, Estimate};
 use super::fit::split;
 use tare_lab::kit::number;
+use tare_stats::{Estimated, Interval, adjusted_by_holm, difference};
 
 /// Below this many percent nothing is gained.
 const NOTHING_PCT: f64 = 3.0;
@@ -283,39 +284,120 @@ fn nested(evidence: &Evidence<'_>) -> Agreement {
     vote(votes.collect())
 }
 
-/// Whether workloads pay differently for the smallest container: the cheapest against the most expensive.
+/// What workloads pay for containers of one size that one limit holds: only these are compared.
+struct Alike<'a> {
+    size: u32,
+    costs: Vec<(&'a str, Estimate)>,
+}
+
+/// Whether workloads pay differently for a container. At the host's size nothing limits a
+/// container: that is a control.
 fn application(evidence: &Evidence<'_>) -> Agreement {
-    let mut costs: Vec<(&str, u32, Estimate)> = Vec::new();
-    for workload in evidence.all() {
-        let mut sizes = sizes(evidence.data, workload).into_iter();
-        let size = sizes.find(|size| evidence.holds_container(workload, *size));
-        let cost = size.and_then(|size| {
-            let place = evidence.vanilla(Platform::Container, size);
-            Some((workload, size, overhead(evidence.data, workload, place)?))
+    let mut all: Vec<u32> = evidence
+        .all()
+        .flat_map(|workload| sizes(evidence.data, workload))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    let cost = |workload, place| Some((workload, overhead(evidence.data, workload, place)?));
+    let alike = all.into_iter().map(|size| {
+        let place = evidence.vanilla(Platform::Container, size);
+        let limited = evidence.all().filter(|workload| {
+            place.limit == Limit::Quota && evidence.holds_container(workload, size)
         });
-        costs.extend(cost);
-    }
-    costs.sort_by(|a, b| a.2.value.total_cmp(&b.2.value));
-    let (Some(least), Some(most)) = (costs.first(), costs.last()) else {
-        return vote(Vec::new());
-    };
-    if costs.len() < 2 {
-        return Agreement::CannotTell("one workload was measured in a container".to_owned());
-    }
-    let near = |it: &Estimate| {
-        it.percent()
-            .interval
-            .is_some_and(|it| it.high < NOTHING_PCT)
-    };
-    let decides = if apart(&least.2, &most.2) {
-        Some(true)
-    } else {
-        costs.iter().all(|(_, _, it)| near(it)).then_some(false)
-    };
-    let text = [least, most].map(|(workload, size, cost)| {
-        format!("{workload} {} in a container of {size}", cost.text())
+        let costs = limited
+            .filter_map(|workload| cost(workload, place))
+            .collect();
+        Alike { size, costs }
     });
-    vote(vec![(text.join(", "), decides)])
+    let alike: Vec<Alike<'_>> = alike.filter(|it| it.costs.len() > 1).collect();
+    if alike.is_empty() {
+        return Agreement::CannotTell(
+            "no two workloads were held to one size below the host's by quota; at the host's size \
+             nothing limits a container"
+                .to_owned(),
+        );
+    }
+    let mut votes = pays_differently(&alike);
+    // One size at which two workloads pay differently is enough; none is shown by all.
+    if votes.iter().any(|(_, vote)| *vote == Some(true)) {
+        votes.retain(|(_, vote)| *vote == Some(true));
+    } else if votes.iter().any(|(_, vote)| vote.is_none()) {
+        votes.retain(|(_, vote)| vote.is_none());
+    }
+    vote(votes)
+}
+
+/// Of each size the two workloads that differ most clearly, and whether they do: p is adjusted
+/// (Holm 1979) for all pairs of workloads of all sizes.
+fn pays_differently(alike: &[Alike<'_>]) -> Vec<(String, Option<bool>)> {
+    let (mut compared, mut p_values) = (Vec::new(), Vec::new());
+    for Alike { size, costs } in alike {
+        for (index, first) in costs.iter().enumerate() {
+            for second in &costs[index + 1..] {
+                if let Some(p) = differs(&first.1, &second.1) {
+                    compared.push((*size, [first, second]));
+                    p_values.push(p);
+                }
+            }
+        }
+    }
+    let adjusted = adjusted_by_holm(&p_values);
+    let near = |it: &Estimate| {
+        let ends = it.percent().interval;
+        ends.is_some_and(|it| it.low > -NOTHING_PCT && it.high < NOTHING_PCT)
+    };
+    let of_size = |Alike { size, costs }: &Alike<'_>| {
+        let here = compared
+            .iter()
+            .zip(&adjusted)
+            .filter(|(it, _)| it.0 == *size);
+        let Some(((_, [first, second]), p)) = here.min_by(|a, b| a.1.total_cmp(b.1)) else {
+            let text =
+                format!("no two workloads have an interval in containers of {size} CPUs by quota");
+            return (text, None);
+        };
+        let text = format!(
+            "{} {} and {} {} in containers of {size} CPUs by quota: p {} (adjusted by Holm for {} pairs)",
+            first.0,
+            first.1.text(),
+            second.0,
+            second.1.text(),
+            if *p < 0.001 {
+                "below 0.001".to_owned()
+            } else {
+                number(*p)
+            },
+            compared.len()
+        );
+        let is_nothing = costs.iter().all(|(_, cost)| near(cost));
+        let differs = *p < ALPHA;
+        (
+            text,
+            if differs {
+                Some(true)
+            } else {
+                is_nothing.then_some(false)
+            },
+        )
+    };
+    alike.iter().map(of_size).collect()
+}
+
+/// p of two independent ratios being the same; `None` where one has no interval.
+fn differs(a: &Estimate, b: &Estimate) -> Option<f64> {
+    let log = |it: &Estimate| {
+        let Interval { low, high } = it.interval?;
+        Some(Estimated {
+            value: it.value.ln(),
+            interval: Interval {
+                low: low.ln(),
+                high: high.ln(),
+            },
+            n: it.n,
+        })
+    };
+    Some(difference(log(a)?, log(b)?)?.p)
 }
 
 /// One workload that pays more in a container than in a machine is enough.

@@ -51,6 +51,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
     let widths = half.map(|half| between(best.unwrap_or(half), half));
     let tests = find(figures, "aa_significant_pct").map(|share| share.n);
     let has_equal_arms = value(figures, "aa_left_out").is_some();
+    let (pin_controls, false_controls) = controls_of_pinning(figures);
     let text = Template::new(include_str!("report.md"), crate::METRICS, figures)
         .maybe("engine", engine_of(false))
         .maybe("appliance_engine", engine_of(true))
@@ -60,6 +61,11 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         .maybe("found", found.filter(|_| widths.is_some()))
         .set("seed", experiment.seed)
         .maybe("equal_arms", tests)
+        .set("pin_controls", pin_controls)
+        .maybe(
+            "false_controls",
+            Some(false_controls).filter(|count| *count > 0),
+        )
         .only_if("none_differs", tests.is_none() && has_equal_arms)
         .only_if("quota", data.runs.iter().any(by_quota));
     let workloads = data.workloads();
@@ -286,7 +292,7 @@ fn pinning(data: &Data) -> Vec<Row> {
                     ("longer", &number(gain.value)),
                     ("ends", &gain.figure("", "").ends_text()),
                     ("n", &gain.n.to_string()),
-                    ("is", meaning(what)),
+                    ("is", meaning(what, &gain)),
                 ]));
             }
         }
@@ -294,12 +300,24 @@ fn pinning(data: &Data) -> Vec<Row> {
     rows
 }
 
-const fn meaning(what: Pinning) -> &'static str {
+fn meaning(what: Pinning, longer: &Estimate) -> &'static str {
     match what {
         Pinning::Gain => "gain by pinning",
+        Pinning::Control if longer.differs_from(0.0) => {
+            "control: its interval excludes 0, which is a false positive of the control"
+        }
         Pinning::Control => "control",
         Pinning::QuotaToSet => "quota against set",
     }
+}
+
+/// Figures of controls of pinning that have an interval, and of them those that exclude 0.
+fn controls_of_pinning(figures: &[Figure]) -> (usize, usize) {
+    let family = Pinning::Control.name();
+    let of = figures.iter().filter(|it| it.name.starts_with(family));
+    let ends: Vec<(f64, f64)> = of.filter_map(Figure::interval).collect();
+    let exclude = ends.iter().filter(|(low, high)| *low > 0.0 || *high < 0.0);
+    (ends.len(), exclude.count())
 }
 
 /// How long a disk request took, at the mean; as iostat's await.

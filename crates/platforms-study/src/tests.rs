@@ -24,7 +24,7 @@ const SPREAD: f64 = 0.02;
 
 /// A time around `mean`, nearly normal (a sum of twelve), with an outlier now and
 /// then.
-fn time(dice: &mut SplitMix64, mean: f64) -> f64 {
+pub(crate) fn time(dice: &mut SplitMix64, mean: f64) -> f64 {
     let unit = |dice: &mut SplitMix64| dice.below(1_000_000) as f64 / 1e6;
     let normal: f64 = (0..12).map(|_| unit(dice)).sum::<f64>() - 6.0;
     let late = if dice.below(50) == 0 { 1.3 } else { 1.0 };

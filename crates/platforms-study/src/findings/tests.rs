@@ -54,6 +54,58 @@ fn two_applications_that_pay_differently_decide() {
     assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
 }
 
+/// What workloads are cheapest and dearest at depends on the size, so sizes are not pooled, and at
+/// the host's size there is no limit.
+#[test]
+fn workloads_are_compared_at_one_size_that_one_limit_holds() {
+    let only = |sizes: [(&str, u32); 2]| {
+        let mut data = with_another(Platform::Container, 0.8);
+        data.runs.retain(|run| {
+            let place = run.cell.place;
+            let is_one =
+                |(workload, size): (&str, u32)| run.cell.workload == workload && place.size == size;
+            place.platform != Platform::Container || sizes.into_iter().any(is_one)
+        });
+        let agreement = application(&evidence(&data));
+        let (here, why) = agreement.text();
+        (here, why.to_owned())
+    };
+    // 1.4 times by quota on one CPU, and 0.84 times on all of them.
+    assert_eq!(only([("w", 1), ("v", 8)]).0, "undecided here");
+    assert_eq!(only([("w", 1), ("v", 4)]).0, "undecided here");
+    assert_eq!(only([("w", 8), ("v", 8)]).0, "undecided here");
+    let (here, why) = only([("w", 2), ("v", 2)]);
+    assert_eq!(here, "agrees");
+    assert!(
+        why.contains("in containers of 2 CPUs by quota: p "),
+        "{why}"
+    );
+}
+
+#[test]
+fn of_many_workloads_that_pay_the_same_two_seldom_seem_to_differ() {
+    const WORKLOADS: u32 = 8;
+    let agrees = |seed: u64| {
+        let mut dice = tare_stats::SplitMix64::new(seed);
+        let mut data = Data::default();
+        for workload in 0..WORKLOADS {
+            for block in 0..8 {
+                for (platform, mean) in [(Platform::Bare, 1.0), (Platform::Container, 1.4)] {
+                    let place = Place::new(platform, Mode::Vanilla, 1, 8);
+                    let took = crate::tests::time(&mut dice, mean);
+                    let mut run = run("a", &format!("w{workload}"), place, Arm::Main, took);
+                    run.block = Some(block);
+                    data.runs.push(run);
+                }
+            }
+        }
+        application(&evidence(&data)).text().0 == "agrees"
+    };
+    let alarms = (1..=200).filter(|seed| agrees(*seed)).count();
+    // Of 200 at 1 % ten are more than four standard errors above.
+    assert!(alarms < 10, "{alarms} of 200");
+}
+
 #[test]
 fn one_container_that_costs_more_than_a_machine_is_enough() {
     // 1.4 against 1.3 on one CPU, less on more.

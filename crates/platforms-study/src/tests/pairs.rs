@@ -1,13 +1,13 @@
 //! Runs in the blocks of a plan, on a machine that gets slower and slower.
 
-use tare_lab::kit::Statistic;
+use tare_lab::kit::{Depth, Experiment as _, Statistic};
 use tare_platform::{Mode, Platform};
 use tare_stats::SplitMix64;
 
 use super::{RUNS, run, time};
 use crate::data::Data;
 use crate::plan::{Cell, blocks, cells};
-use crate::{analysis, fit};
+use crate::{Platforms, analysis, fit};
 
 const SIZES: [u32; 4] = [1, 2, 4, 8];
 
@@ -62,4 +62,40 @@ fn what_changes_slowly_is_in_no_error_of_the_split() {
     // By means the drift alone makes it 30 % to either side.
     assert!(interval.high - interval.low < 8.0, "{split:?}");
     assert!(split.falling[0].1.value.abs() < 6.0, "{split:?}");
+}
+
+#[test]
+fn a_control_of_pinning_that_excludes_zero_is_called_a_false_positive() {
+    let report = |slower: f64| -> (String, String) {
+        let mut platforms = Platforms::new(Depth::Quick);
+        platforms.data = drifting();
+        for run in &mut platforms.data.runs {
+            let place = run.cell.place;
+            if (place.platform, place.mode) == (Platform::Container, Mode::Pinned) {
+                run.time = run.time.map(|time| time * slower);
+            }
+        }
+        let figures = platforms.figures();
+        let report = platforms.report(&figures);
+        let mut sections = report.sections.into_iter();
+        let pinning = sections.find(|it| it.title.starts_with("Vanilla against pinned"));
+        (pinning.unwrap().html, report.answer.join("\n"))
+    };
+    let row = |table: &str, place: &str| {
+        let from = table.find(place).map(|at| &table[at..]);
+        from.and_then(|from| from.split("</tr>").next())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let words = "false positive of the control";
+    let (table, answer) = report(1.2);
+    let control = row(&table, "w, container, 8 CPUs");
+    assert!(control.contains(words), "{control}");
+    assert!(
+        answer.contains("have an interval that excludes 0 in"),
+        "{answer}"
+    );
+    // Below the host's size a quota is compared with a set, which is not a control.
+    let quota = row(&table, "w, container, 4 CPUs");
+    assert!(quota.contains("quota against set"), "{quota}");
 }
