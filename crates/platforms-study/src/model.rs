@@ -297,11 +297,52 @@ impl Predicted {
         f64::from(self.size) / f64::from(self.host_cpus)
     }
 
-    /// Whether model and measurement overlap; `None` where one has no interval.
-    pub(crate) fn agrees(&self) -> Option<bool> {
-        let measured = self.measured?.interval?;
-        let (low, high) = self.overhead.ends()?;
-        Some(measured.low <= high && low <= measured.high)
+    /// What the measurement of this place says of the model.
+    pub(crate) fn check(&self) -> Check {
+        let measured = self.measured.and_then(|it| it.interval);
+        let Some((measured, (low, high))) = measured.zip(self.overhead.ends()) else {
+            return Check::Undecided;
+        };
+        if measured.low > high || low > measured.high {
+            return Check::Differs;
+        }
+        if self.size == self.host_cpus {
+            Check::Trivial
+        } else {
+            Check::Overlaps
+        }
+    }
+}
+
+/// What a measured size says of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Overlaps,
+    /// They overlap at the host's size, where nothing limits a container: the model has little to
+    /// be wrong in.
+    Trivial,
+    Differs,
+    /// One has no interval.
+    Undecided,
+}
+
+/// How many of the sizes that say something of the model it misses: a sentence.
+pub(crate) fn misses(checked: &[Predicted]) -> String {
+    let decide = |it: &&Predicted| matches!(it.check(), Check::Overlaps | Check::Differs);
+    let all = checked.iter().filter(decide).count();
+    let missed: Vec<String> = checked
+        .iter()
+        .filter(|it| it.check() == Check::Differs)
+        .map(Predicted::place)
+        .collect();
+    match (missed.len(), all) {
+        (_, 0) => "No size of this host could be checked.".to_owned(),
+        (0, all) => format!("It misses none of {all} sizes."),
+        (count, all) => format!(
+            "It misses {count} of {all} sizes ({}), so that larger hosts are left out for these \
+             workloads.",
+            missed.join("; ")
+        ),
     }
 }
 
@@ -314,19 +355,18 @@ fn applications(workloads: &[Workload]) -> impl Iterator<Item = &str> {
     applications.map(|workload| workload.name.as_str())
 }
 
-/// Host and size of each place: this host's sizes at which the workload ran, then larger hosts.
-fn places(data: &Data, workload: &str, cpus: u32) -> Vec<(u32, u32)> {
-    let here = sizes(data, workload).into_iter().map(|size| (cpus, size));
-    let larger = HOSTS.into_iter().filter(|host_cpus| *host_cpus > cpus);
-    let beyond = larger.flat_map(|host_cpus| {
+/// Host and size of each place on larger hosts.
+fn larger(cpus: u32) -> impl Iterator<Item = (u32, u32)> {
+    let larger = HOSTS.into_iter().filter(move |host_cpus| *host_cpus > cpus);
+    larger.flat_map(|host_cpus| {
         let doubling = std::iter::successors(Some(2), |size| Some(size * 2));
         let smaller = doubling.take_while(move |size| *size <= host_cpus);
         smaller.map(move |size| (host_cpus, size))
-    });
-    here.chain(beyond).collect()
+    })
 }
 
-/// What the model says, by simulation; nothing unless both costs were measured, on one host.
+/// What the model says, by simulation; nothing unless both costs were measured, on one host. Of
+/// larger hosts it says nothing for a workload of which it misses a size of this one.
 pub(crate) fn figures(data: &Data, workloads: &[Workload]) -> Vec<Figure> {
     let hosts = data.hosts();
     let (Some(costs), [(_, cpus)]) = (Costs::measured(data, workloads), &hosts[..]) else {
@@ -337,14 +377,45 @@ pub(crate) fn figures(data: &Data, workloads: &[Workload]) -> Vec<Figure> {
         let Some(demand) = Demand::measured(data, workload) else {
             continue;
         };
-        let mut sizes: BTreeMap<u32, Bare> = BTreeMap::new();
-        for (host_cpus, size) in places(data, workload, *cpus) {
-            let bare = sizes.entry(size);
+        let mut bare: BTreeMap<u32, Bare> = BTreeMap::new();
+        let mut says = |(host_cpus, size)| {
+            let bare = bare.entry(size);
             let bare = bare.or_insert_with(|| Bare::new(&demand, &costs, size));
-            figures.push(bare.overhead(host_cpus, &name(workload, host_cpus, size)));
+            bare.overhead(host_cpus, &name(workload, host_cpus, size))
+        };
+        let here = sizes(data, workload).into_iter();
+        figures.extend(here.map(|size| says((*cpus, size))));
+        let checked = checked(data, workload, *cpus, &figures);
+        if checked.iter().all(|it| it.check() != Check::Differs) {
+            figures.extend(larger(*cpus).map(says));
         }
     }
     figures
+}
+
+/// What the model says of this host's sizes at which containers of a workload ran.
+fn checked(data: &Data, workload: &str, cpus: u32, figures: &[Figure]) -> Vec<Predicted> {
+    let here = sizes(data, workload).into_iter().filter_map(|size| {
+        let container = Place::new(Platform::Container, Mode::Vanilla, size, cpus);
+        let measured = overhead(data, workload, container)?.percent();
+        predicted_at(workload, (cpus, size), figures, Some(measured))
+    });
+    here.collect()
+}
+
+fn predicted_at(
+    workload: &str,
+    (host_cpus, size): (u32, u32),
+    figures: &[Figure],
+    measured: Option<Estimate>,
+) -> Option<Predicted> {
+    Some(Predicted {
+        workload: workload.to_owned(),
+        host_cpus,
+        size,
+        overhead: find(figures, &name(workload, host_cpus, size))?.clone(),
+        measured,
+    })
 }
 
 /// The same beside what was measured.
@@ -353,28 +424,12 @@ pub(crate) fn predicted(data: &Data, workloads: &[Workload], figures: &[Figure])
     let [(_, cpus)] = &hosts[..] else {
         return Vec::new();
     };
-    let mut all = Vec::new();
-    for workload in applications(workloads) {
-        for (host_cpus, size) in places(data, workload, *cpus) {
-            let Some(overhead) = find(figures, &name(workload, host_cpus, size)) else {
-                continue;
-            };
-            let is_here = host_cpus == *cpus;
-            let container = Place::new(Platform::Container, Mode::Vanilla, size, host_cpus);
-            let measured = self::overhead(data, workload, container).filter(|_| is_here);
-            if is_here && measured.is_none() {
-                continue;
-            }
-            all.push(Predicted {
-                workload: workload.to_owned(),
-                host_cpus,
-                size,
-                overhead: overhead.clone(),
-                measured: measured.map(Estimate::percent),
-            });
-        }
-    }
-    all
+    let of = |workload| {
+        let larger = larger(*cpus).filter_map(|place| predicted_at(workload, place, figures, None));
+        let here = checked(data, workload, *cpus, figures);
+        here.into_iter().chain(larger.collect::<Vec<_>>())
+    };
+    applications(workloads).flat_map(of).collect()
 }
 
 #[cfg(test)]
@@ -464,16 +519,63 @@ mod tests {
         assert_eq!(Demand::measured(&made(), "s"), None, "without an observer");
     }
 
+    /// The same with containers of `w` that take as long as the model says.
+    fn as_the_model_says() -> Data {
+        let mut data = made();
+        let figures = figures(&data, &workloads());
+        for run in data.runs.iter_mut().filter(|run| run.cell.workload == "w") {
+            let Place { platform, size, .. } = run.cell.place;
+            if platform == Platform::Container {
+                let overhead = find(&figures, &name("w", 8, size)).unwrap().value;
+                run.time = run.time.map(|time| time * (1.0 + overhead / 100.0));
+            }
+        }
+        data
+    }
+
+    #[test]
+    fn a_model_that_misses_a_size_says_so_and_nothing_of_larger_hosts() {
+        let (mut data, workloads) = (as_the_model_says(), workloads());
+        for run in &mut data.runs {
+            let Place { platform, size, .. } = run.cell.place;
+            if (run.cell.workload.as_str(), platform, size) == ("w", Platform::Container, 2) {
+                run.time = run.time.map(|time| time * 2.0);
+            }
+        }
+        let figures = figures(&data, &workloads);
+        let names: Vec<&str> = figures.iter().map(|it| it.name.as_str()).collect();
+        let here = ["model_pct.w.1of8", "model_pct.w.2of8", "model_pct.w.8of8"];
+        assert_eq!(names, here);
+        let all = predicted(&data, &workloads, &figures);
+        assert_eq!(
+            misses(&all),
+            "It misses 1 of 2 sizes (w, 2 of 8 CPUs), so that larger hosts are left out for these \
+             workloads."
+        );
+        // At the host's size alone nothing was checked.
+        data.runs.retain(|run| {
+            let Place { platform, size, .. } = run.cell.place;
+            platform != Platform::Container || size == 8
+        });
+        let figures = super::figures(&data, &workloads);
+        let all = predicted(&data, &workloads, &figures);
+        assert_eq!(misses(&all), "No size of this host could be checked.");
+    }
+
     #[test]
     fn larger_hosts_come_after_this_ones_sizes_which_are_compared() {
-        let (data, workloads) = (made(), workloads());
+        let (data, workloads) = (as_the_model_says(), workloads());
         let figures = figures(&data, &workloads);
         let all = predicted(&data, &workloads, &figures);
         assert_eq!(figures.len(), all.len());
         let (here, beyond): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.host_cpus == 8);
         let sizes: Vec<u32> = here.iter().map(|it| it.size).collect();
         assert_eq!(sizes, [1, 2, 8]);
-        assert!(here.iter().all(|it| it.agrees().is_some()), "{here:?}");
+        let checks: Vec<Check> = here.iter().map(|it| it.check()).collect();
+        // At the host's size nothing is limited.
+        assert_eq!(checks, [Check::Overlaps, Check::Overlaps, Check::Trivial]);
+        let here: Vec<Predicted> = here.into_iter().cloned().collect();
+        assert_eq!(misses(&here), "It misses none of 2 sizes.");
         // 2 to 16 of 16, to 32 of 32, to 64 of 64 and of 112.
         assert_eq!(beyond.len(), 4 + 5 + 6 + 6);
         let last = beyond.last().unwrap();

@@ -10,7 +10,7 @@ use super::estimate::Estimate;
 use super::findings;
 use super::fit::split;
 use super::instrument::{self, Comparison};
-use super::model::{self, Predicted};
+use super::model::{self, Check, Predicted};
 use super::observe::{Observed, WAITING_FOR_A_CPU};
 use super::plan::{Arm, Cell};
 use tare_lab::kit::ReportText;
@@ -77,7 +77,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         text.tabled("pinning", pinning(data)),
         text.section("causes", causes(data)),
         text.section("distributions", distributions(data)),
-        text.section("model", modelled(experiment, figures)),
+        modelled(&text, experiment, figures),
         text.section("controls", controls(data, figures)),
     ];
     let findings = text
@@ -405,21 +405,22 @@ fn distributions(data: &Data) -> String {
 }
 
 /// What the model says of this host's sizes beside what was measured, and of larger hosts.
-fn modelled(experiment: &Platforms, figures: &[Figure]) -> String {
+fn modelled(text: &Template<'_>, experiment: &Platforms, figures: &[Figure]) -> Option<Section> {
     let predicted = model::predicted(&experiment.data, &experiment.ran(), figures);
     let (here, beyond): (Vec<_>, Vec<_>) =
         predicted.into_iter().partition(|it| it.measured.is_some());
-    if beyond.is_empty() {
-        return String::new();
+    if here.is_empty() && beyond.is_empty() {
+        return None;
     }
     let checked = here.iter().map(|it| {
         let measured = it
             .measured
             .map_or_else(String::new, |measured| measured.text());
-        let verdict = match it.agrees() {
-            Some(true) => "they overlap",
-            Some(false) => "they differ",
-            None => "undecided: no interval",
+        let verdict = match it.check() {
+            Check::Overlaps => "they overlap",
+            Check::Trivial => "they overlap, where nothing is limited",
+            Check::Differs => "they differ",
+            Check::Undecided => "undecided: no interval",
         };
         vec![it.place(), measured, it.overhead.text(), verdict.to_owned()]
     });
@@ -431,10 +432,14 @@ fn modelled(experiment: &Platforms, figures: &[Figure]) -> String {
         html += &charts::model_over_chr(of_one);
     }
     let row = |it: &Predicted| vec![it.place(), number(it.chr()), it.overhead.text()];
-    html + &table(
-        &["", "CHR", "model, %"],
-        &beyond.iter().map(row).collect::<Vec<_>>(),
-    )
+    if !beyond.is_empty() {
+        html += &table(
+            &["", "CHR", "model, %"],
+            &beyond.iter().map(row).collect::<Vec<_>>(),
+        );
+    }
+    let misses = model::misses(&here);
+    text.section_of("model", &values([("misses", misses.as_str())]), html)
 }
 
 fn controls(data: &Data, figures: &[Figure]) -> String {
