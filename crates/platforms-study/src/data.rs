@@ -199,11 +199,11 @@ impl Data {
         }
     }
 
-    /// All runs as CSV.
+    /// All runs as CSV. Charges are those of runs in which they were counted, which warmed up.
     pub(crate) fn csv(&self) -> String {
         let mut out = String::from(
             "host,workload,platform,mode,size,limit,arm,round,block,warm_up,value,unit,time,wall_s,\
-             context_switches,migrations,on_cpu_s,throttled_s,steal_s,disk_requests,disk_busy_s,\
+             context_switches,migrations,charges,charged_groups,on_cpu_s,throttled_s,steal_s,disk_requests,disk_busy_s,\
              disk_wait_s,kvm_exits,failure\n",
         );
         for run in &self.runs {
@@ -228,6 +228,8 @@ impl Data {
                 run.wall_s.to_string(),
                 run.observed.context_switches.to_string(),
                 number(sched.map(|s| s.migrations as f64)),
+                number(sched.and_then(|s| Some(s.charges? as f64))),
+                number(sched.and_then(|s| Some(s.charged_groups? as f64))),
                 number(sched.map(|s| s.on_cpu_ns as f64 / 1e9)),
                 number(run.observed.throttled_us.map(|us| us as f64 / 1e6)),
                 run.observed.steal_s.to_string(),

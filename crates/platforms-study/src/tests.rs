@@ -10,7 +10,7 @@ use tare_stats::SplitMix64;
 use super::analysis::{self, Pinning};
 use super::data::{Data, Run};
 use super::estimate::{self, ALPHA};
-use super::observe::Observed;
+use super::observe::{Observed, Sched};
 use super::plan::{Arm, Cell};
 use super::{ContainerEngine, PlatformOptions, Platforms};
 use super::{figures, fit, instrument};
@@ -285,6 +285,41 @@ fn a_record_is_read_back_without_its_torn_end() {
         data.csv()
             .contains("a,\"w,\"\"x\"\"\",container,vanilla,1,quota,control,1,")
     );
+}
+
+#[test]
+fn charges_of_the_runs_that_counted_them_are_in_the_table_of_runs() {
+    let place = Place::new(Platform::Container, Mode::Vanilla, 8, 8);
+    let counted = |charges: Option<u64>| {
+        let mut run = run("a", "w", place, Arm::Main, 0.5);
+        run.warm_up = charges.is_some();
+        run.observed.sched = Some(Sched {
+            migrations: 7,
+            charges,
+            charged_groups: charges.map(|_| 3),
+            ..Sched::default()
+        });
+        run
+    };
+    let mut data = Data::default();
+    data.runs = vec![counted(Some(1_234)), counted(None)];
+    let csv = data.csv();
+    let columns = |row: usize| {
+        let head = csv.lines().next().unwrap().split(',');
+        let row = csv.lines().nth(row).unwrap().split(',');
+        let named = head.zip(row).filter(|(name, _)| {
+            matches!(
+                *name,
+                "warm_up" | "migrations" | "charges" | "charged_groups"
+            )
+        });
+        named.map(|(_, value)| value.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(columns(1), ["true", "7", "1234", "3"]);
+    assert_eq!(columns(2), ["false", "7", "", ""]);
+    let width = |line: &str| line.split(',').count();
+    let widths: Vec<usize> = csv.lines().map(width).collect();
+    assert!(widths.iter().all(|it| *it == widths[0]), "{widths:?}");
 }
 
 fn configured(depth: Depth, options: PlatformOptions) -> Result<Platforms, WeighError> {
