@@ -454,6 +454,10 @@ impl Experiment for Platforms {
     fn configure(&mut self) -> Result<(), WeighError> {
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
+            if budget.is_zero() {
+                let why = "--budget 0 leaves no time for a run: give at least 1 minute";
+                return Err(WeighError::Option(why.to_owned()));
+            }
             (self.budget, self.whole) = (budget, None);
         }
         if let Some(dir) = &self.options.resume {

@@ -331,6 +331,25 @@ fn configured(depth: Depth, options: PlatformOptions) -> Result<Platforms, Weigh
     configured.map(|()| platforms)
 }
 
+#[test]
+fn a_budget_without_time_is_refused() {
+    let with = |minutes: u64| {
+        let options = PlatformOptions {
+            budget: Some(std::time::Duration::from_secs(minutes * 60)),
+            ..PlatformOptions::default()
+        };
+        configured(Depth::Quick, options).map(drop)
+    };
+    let error = with(0).unwrap_err();
+    assert_eq!(error.exit_code(), ExitCode::Usage);
+    let said = error.to_string();
+    assert_eq!(
+        said,
+        "--budget 0 leaves no time for a run: give at least 1 minute"
+    );
+    with(1).unwrap();
+}
+
 /// A record of `runs` in its own directory, begun by `plan`.
 fn recorded(runs: &[Run], plan: &serde_json::Value) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
