@@ -1,6 +1,7 @@
 //! A weighing from request to outcome.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +47,7 @@ pub struct WeighRequest {
     pub against: Option<KeptRun>,
     /// Revision of the source that this program was built from.
     pub revision: String,
-    /// The command as it was typed, recorded in `command.txt`.
+    /// The command as it was typed, added to `command.txt`.
     pub command: Vec<String>,
 }
 
@@ -121,11 +122,12 @@ impl Weighing<'_> {
         if let Some(busy) = host.busy() {
             self.progress.say(&format!("warning: {busy}"));
         }
-        let mut recorder = match experiment.resumes() {
-            Some(directory) => Recorder::resume(directory)?,
-            None => Recorder::create(&self.directory(started))?,
+        let (mut recorder, mut commands) = match experiment.resumes() {
+            Some(directory) => (Recorder::resume(directory)?, commands_of(directory)?),
+            None => (Recorder::create(&self.directory(started))?, String::new()),
         };
-        recorder.file("command.txt", self.command().as_bytes())?;
+        commands.push_str(&self.command());
+        recorder.file("command.txt", commands.as_bytes())?;
         if let Some(earlier) = &self.request.against {
             recorder.file(AGAINST, earlier.json().as_bytes())?;
         }
@@ -192,7 +194,7 @@ impl Weighing<'_> {
                 .map_or(&self.request.revision, |it| &it.revision)
                 .clone(),
             machine: host,
-            command: self.command(),
+            command: commands_of(recorder.directory())?,
             took,
             fail_on_missed: self.request.fail_on_missed,
             files: Files::All,
@@ -226,6 +228,19 @@ impl Weighing<'_> {
         let args: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
         format!("{}\n", args.join(" "))
     }
+}
+
+/// The commands of a run, a line each: that with which it began, and those that continued it.
+fn commands_of(directory: &Path) -> Result<String, WeighError> {
+    let path = directory.join("command.txt");
+    let mut commands = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|source| WeighError::Read { path, source })?,
+    };
+    if !commands.is_empty() && !commands.ends_with('\n') {
+        commands.push('\n');
+    }
+    Ok(commands)
 }
 
 /// Where a run's samples come from.
@@ -472,7 +487,61 @@ fn rfc3339(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::KNOWN;
+    use crate::replay::Replay;
+    use crate::testing::{KNOWN, weigh_on};
+
+    /// Measures nothing, and continues a record.
+    struct Continued(Option<PathBuf>);
+
+    impl Experiment for Continued {
+        fn resumes(&self) -> Option<&Path> {
+            self.0.as_deref()
+        }
+
+        fn plan(&self) -> Value {
+            Value::Null
+        }
+
+        fn figures(&self) -> Vec<Figure> {
+            Vec::new()
+        }
+
+        fn report(&self, _figures: &[Figure]) -> ReportText {
+            ReportText::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_continued_keeps_its_first_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("run");
+        let weighed = |resumed: Option<PathBuf>, word: &str| {
+            let request = WeighRequest {
+                out: Some(out.clone()),
+                command: vec!["tare".to_owned(), word.to_owned()],
+                ..WeighRequest::default()
+            };
+            let experiment = Box::new(Continued(resumed));
+            let (mut none, interrupt) = (Replay::default(), Interrupt::default());
+            weigh_on(&mut none, &request, KNOWN[0], experiment, &interrupt).unwrap();
+            ["command.txt", "report.html"].map(|file| fs::read_to_string(out.join(file)).unwrap())
+        };
+        assert_eq!(weighed(None, "first")[0], "tare first\n");
+        let [commands, page] = weighed(Some(out.clone()), "second");
+        assert_eq!(commands, "tare first\ntare second\n");
+        assert!(
+            page.contains(commands.trim_end()),
+            "the page of a run made again has both"
+        );
+        // An early record has none, or one without its end of line.
+        fs::write(out.join("command.txt"), "tare first").unwrap();
+        assert_eq!(
+            weighed(Some(out.clone()), "third")[0],
+            "tare first\ntare third\n"
+        );
+        fs::remove_file(out.join("command.txt")).unwrap();
+        assert_eq!(weighed(Some(out.clone()), "fourth")[0], "tare fourth\n");
+    }
 
     #[test]
     fn an_unknown_experiment_lists_those_there_are() {
