@@ -67,6 +67,22 @@ pub struct Metric {
     pub source: Source,
 }
 
+/// Variables that scripts get from Tare: a parameter of such a name would be replaced.
+pub(crate) const GIVEN: [&str; 12] = [
+    "APPLIANCE",
+    "APPLIANCE_ROOT",
+    "CPUS",
+    "DATA",
+    "FORM",
+    "MACHINE",
+    "MAVEN_SETTINGS",
+    "PIN",
+    "PORT",
+    "SOURCE",
+    "TARE_RUN_ROOT",
+    "TIMEOUT",
+];
+
 /// Parameters of one form: environment of every script.
 pub type Parameters = BTreeMap<String, String>;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Workload;
+use super::{GIVEN, Workload};
 
 /// Longer than any sensible run, s.
 const MAX_TIMEOUT_S: u32 = 24 * 3600;
@@ -90,8 +90,12 @@ fn mistake(workload: &Workload) -> Option<(&'static str, String)> {
     ];
     for (form, parameters) in forms {
         let mut names = parameters.into_iter().flatten().map(|(name, _)| name);
-        if let Some(name) = names.find(|n| !plain(n, "_")) {
+        if let Some(name) = names.clone().find(|n| !plain(n, "_")) {
             return Some((form, format!("'{name}' is not a variable's name")));
+        }
+        if let Some(name) = names.find(|name| GIVEN.contains(&name.as_str())) {
+            let what = format!("'{name}' is set by Tare: give the parameter another name");
+            return Some((form, what));
         }
     }
     None

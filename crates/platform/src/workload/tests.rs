@@ -60,6 +60,23 @@ fn a_mistake_is_named_with_its_line_and_column() {
 }
 
 #[test]
+fn a_parameter_that_tare_would_replace_is_refused_by_name() {
+    for name in GIVEN {
+        let said = status_line(&GOOD.replace("{ N =", &format!("{{ {name} =")));
+        let expected = format!("x.toml:4:1: '{name}' is set by Tare");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    let quick = GOOD.replace("full =", "quick = { PORT = \"80\" }\nfull =");
+    assert!(status_line(&quick).starts_with("x.toml:4:1: 'PORT' is set by Tare"));
+    let workload = parse("x", Path::new("x.toml"), GOOD).unwrap();
+    let step = crate::Step::new(&workload, Form::Full, 1).unwrap();
+    let given = step.variables.keys().filter(|name| *name != "N");
+    for name in given {
+        assert!(GIVEN.contains(&name.as_str()), "{name} is not refused");
+    }
+}
+
+#[test]
 fn a_file_cannot_leave_its_directory() {
     let text = format!("{GOOD}[files]\n\"../x\" = \"\"\n");
     assert!(status_line(&text).contains("'../x' is not a file name"));
