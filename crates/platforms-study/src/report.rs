@@ -1,11 +1,13 @@
 //! What the platforms say.
 
+use std::collections::BTreeSet;
+
 use tare_platform::{Limit, Mode, Platform};
 
 use super::Platforms;
 use super::analysis::{self, Pinning, overhead, pin_gain, quota_bound};
 use super::charts::{self, SHORT};
-use super::data::Data;
+use super::data::{Data, Run};
 use super::estimate::Estimate;
 use super::findings;
 use super::fit::split;
@@ -38,7 +40,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         of.find_map(|run| run.engine.as_ref())
     };
     let translated = experiment.translated();
-    let by_quota = |run: &super::data::Run| run.cell.place.limit == Limit::Quota;
+    let by_quota = |run: &Run| run.cell.place.limit == Limit::Quota;
     let of = |family: &str| {
         let of = figures
             .iter()
@@ -67,6 +69,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
             Some(false_controls).filter(|count| *count > 0),
         )
         .only_if("none_differs", tests.is_none() && has_equal_arms)
+        .only_if("machine_pairs", has_machine_pairs(data))
         .only_if("quota", data.runs.iter().any(by_quota));
     let workloads = data.workloads();
     let ratios = workloads
@@ -91,6 +94,18 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         .collect();
     report.limitations = experiment.limitations();
     report
+}
+
+/// Whether vanilla and pinned runs in a machine came in one block: not in early records.
+fn has_machine_pairs(data: &Data) -> bool {
+    let of_machine = |run: &Run| {
+        let place = run.cell.place;
+        let block = run.block.filter(|_| place.platform.has_linux_guest())?;
+        Some((block, place.mode))
+    };
+    let seen: BTreeSet<(u64, Mode)> = data.runs.iter().filter_map(of_machine).collect();
+    let mut vanilla = seen.iter().filter(|(_, mode)| *mode == Mode::Vanilla);
+    vanilla.any(|(block, _)| seen.contains(&(*block, Mode::Pinned)))
 }
 
 /// The least and the greatest; `None` of none.
@@ -331,10 +346,9 @@ fn causes(data: &Data) -> String {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for cell in data.cells(&workload) {
-            let of =
-                |run: &&super::data::Run| run.cell == cell && !run.warm_up && run.time.is_some();
+            let of = |run: &&Run| run.cell == cell && !run.warm_up && run.time.is_some();
             let runs: Vec<_> = data.runs.iter().filter(of).collect();
-            let mean = |value: &dyn Fn(&super::data::Run) -> Option<f64>| {
+            let mean = |value: &dyn Fn(&Run) -> Option<f64>| {
                 let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
                 tare_stats::mean(&values).map_or("-".to_owned(), number)
             };

@@ -53,6 +53,25 @@ fn vanilla_and_pinned_machines_are_compared_in_pairs() {
     }
 }
 
+/// Records of earlier plans have a block for each, and their pages do not claim pairs.
+#[test]
+fn a_page_says_that_machines_were_in_pairs_where_they_were() {
+    let mut platforms = Platforms::new(Depth::Quick);
+    platforms.data = drifting();
+    let says = |platforms: &Platforms| {
+        let method = platforms.report(&[]).method;
+        method
+            .iter()
+            .any(|it| it.starts_with("A machine's vanilla"))
+    };
+    assert!(says(&platforms));
+    for run in &mut platforms.data.runs {
+        let is_pinned = run.cell.place.mode == Mode::Pinned;
+        run.block = run.block.map(|block| 2 * block + u64::from(is_pinned));
+    }
+    assert!(!says(&platforms));
+}
+
 #[test]
 fn what_changes_slowly_is_in_no_error_of_the_split() {
     let data = drifting();
