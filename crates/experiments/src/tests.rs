@@ -143,6 +143,29 @@ fn a_page_links_the_files_that_are_beside_it() {
 }
 
 #[test]
+fn digests_of_program_and_images_are_in_the_summary_and_on_the_page() {
+    let run = events::tests::run(Fault::None);
+    assert_eq!(run.summary().digests, None, "nothing was hashed");
+    let digests =
+        r#""programs":{"program_sha256":"ab12","images_sha256":{"events":"cd34","http":"ef56"}}"#;
+    let raw = run.text("raw.jsonl");
+    let hashed = raw.replacen(r#""programs":null"#, digests, 1);
+    assert_ne!(raw, hashed);
+    fs::write(run.path().join("raw.jsonl"), hashed).unwrap();
+    run.rebuilt();
+    let digests = run.summary().digests.unwrap();
+    assert_eq!(digests.program.as_deref(), Some("ab12"));
+    assert_eq!(digests.images["http"], "ef56");
+    // The page has the image that was measured.
+    let page = run.text("report.html");
+    assert!(
+        page.contains("ab12") && page.contains("events cd34"),
+        "{page}"
+    );
+    assert!(!page.contains("ef56"), "{page}");
+}
+
+#[test]
 fn reports_are_made_again_from_raw_samples() {
     for (run, ..) in FAKED {
         run(Fault::None).is_rebuilt_from_its_samples();

@@ -123,26 +123,28 @@ impl HostFacts {
 }
 
 /// What runs besides the kernel: digests of this program and of the images, versions of
-/// others.
-pub(crate) fn programs() -> serde_json::Value {
+/// others. `image` is measured: one that is named by its path is beside no program.
+pub(crate) fn programs(image: Option<&str>) -> serde_json::Value {
     // To hash a program that is not optimised, with one that is not, takes seconds.
     let this = (!cfg!(debug_assertions)).then(|| sha256_of_file(Path::new("/proc/self/exe")).ok());
     serde_json::json!({
         "program_sha256": this.flatten(),
-        "images_sha256": images(),
+        "images_sha256": images(image),
         "versions": versions(),
     })
 }
 
-/// SHA-256 of each guest image beside this program, by name.
-fn images() -> BTreeMap<String, String> {
+/// SHA-256 of each guest image beside this program, by name, and of `image` if it is a path.
+fn images(image: Option<&str>) -> BTreeMap<String, String> {
     let program = std::env::current_exe().ok();
     let dir = program.and_then(|program| fs::read_dir(program.parent()?.join("images")).ok());
     let files = dir.into_iter().flatten().flatten();
-    let digests = files.filter_map(|file| {
-        let name = file.file_name().into_string().ok()?;
-        Some((name, sha256_of_file(&file.path()).ok()?))
-    });
+    let beside = files.filter_map(|file| Some((file.file_name().into_string().ok()?, file.path())));
+    let by_path = image.filter(|image| image.contains('/'));
+    let by_path = by_path.map(|image| (image.to_owned(), image.into()));
+    let digests = beside
+        .chain(by_path)
+        .filter_map(|(name, path)| Some((name, sha256_of_file(&path).ok()?)));
     digests.collect()
 }
 
@@ -251,6 +253,17 @@ mod tests {
         };
         assert_eq!(this.identity(), HostFacts::read().identity());
         assert_ne!(this.identity(), other.identity());
+    }
+
+    #[test]
+    fn an_image_that_is_named_by_its_path_has_its_digest() {
+        let empty = sha256_of_text("");
+        assert_eq!(images(Some("/dev/null")).get("/dev/null"), Some(&empty));
+        for other in [None, Some("http"), Some("/nonexistent")] {
+            let images = images(other);
+            let name = other.unwrap_or_default();
+            assert!(!name.contains('/') || !images.contains_key(name), "{name}");
+        }
     }
 
     #[test]

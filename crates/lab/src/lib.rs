@@ -88,5 +88,5 @@ pub mod results {
     pub use crate::compare::{Change, of_figures};
     pub use crate::goal::{JudgedGoal, Judgement, judge, verdicts};
     pub use crate::stored_runs::summary;
-    pub use crate::summary::{Differs, Effect, Status, Summary};
+    pub use crate::summary::{Differs, Digests, Effect, Status, Summary};
 }

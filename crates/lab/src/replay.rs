@@ -22,6 +22,7 @@ use tare_machines::versions::{self, Versions};
 
 use crate::error::WeighError;
 use crate::host::HostFacts;
+use crate::summary::Digests;
 
 /// The lines of a `raw.jsonl`.
 #[derive(Debug)]
@@ -85,6 +86,11 @@ impl Record {
             all.extend(text("program").zip(text("version")));
         }
         all
+    }
+
+    /// Digests of program and images, of the last leg of a run that was resumed.
+    pub(crate) fn digests(&self) -> Option<Digests> {
+        Digests::of(self.plan()?.get("programs")?)
     }
 
     /// The machine on which it ran.

@@ -1,6 +1,8 @@
 //! `summary.json`: the form that every experiment's results have. `docs/summary.schema.json`
 //! describes it to other programs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tare_machines::versions::Versions;
@@ -45,6 +47,10 @@ pub struct Summary {
     /// Versions of what was run there, by program; earlier versions have them in the record alone.
     #[serde(default, skip_serializing_if = "Versions::is_empty")]
     pub versions: Versions,
+    /// SHA-256 of the program that measured and of the guest images; earlier versions have them in
+    /// the record alone, and runs that were merged have those of several hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digests: Option<Digests>,
     /// What came out.
     pub figures: Vec<Figure>,
     /// What the figures say of the goals.
@@ -59,6 +65,34 @@ pub struct Summary {
     /// Samples and checks that failed, one sentence each.
     #[serde(default)]
     pub failures: Vec<String>,
+}
+
+/// SHA-256 in hexadecimal of what measured and of what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Digests {
+    /// The program; absent for one that is not optimised.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The images beside it by name, and one that was named by its path.
+    #[serde(default)]
+    pub images: BTreeMap<String, String>,
+}
+
+impl Digests {
+    /// From the `programs` of a record; `None` where it has none.
+    pub(crate) fn of(programs: &Value) -> Option<Self> {
+        let text = |value: &Value| Some(value.as_str()?.to_owned());
+        let images = programs.get("images_sha256").and_then(Value::as_object);
+        let images = images.into_iter().flatten();
+        let this = Self {
+            program: programs.get("program_sha256").and_then(text),
+            images: images
+                .filter_map(|(name, digest)| Some((name.clone(), text(digest)?)))
+                .collect(),
+        };
+        (this != Self::default()).then_some(this)
+    }
 }
 
 /// A plan's depth; the study of platforms calls it its form.

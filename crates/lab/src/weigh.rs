@@ -31,7 +31,7 @@ use crate::record::Recorder;
 use crate::replay::Record;
 use crate::report::{self, AGAINST, Report, ReportText};
 use crate::stored_runs;
-use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
+use crate::summary::{Digests, Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
 use crate::weigh_result::{WeighEnd, WeighResult};
 
@@ -76,7 +76,7 @@ pub fn weigh(
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
         entry,
-        programs: host::programs(),
+        programs: host::programs(subject_of(&experiment.plan()).as_deref()),
         request,
         interrupt: &interrupt,
         progress: &progress,
@@ -189,6 +189,7 @@ impl Weighing<'_> {
             entry: self.entry,
             plan: experiment.plan(),
             versions,
+            digests: Digests::of(&self.programs(merged)),
             started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
             revision: merged
                 .map_or(&self.request.revision, |it| &it.revision)
@@ -207,7 +208,7 @@ impl Weighing<'_> {
     fn programs(&self, merged: Option<&Merged>) -> Value {
         let mut programs = self.programs.clone();
         if let (Some(_), Some(fields)) = (merged, programs.as_object_mut()) {
-            fields.remove("versions");
+            fields.clear();
         }
         programs
     }
@@ -248,6 +249,7 @@ struct Origin {
     entry: Entry,
     plan: Value,
     versions: Versions,
+    digests: Option<Digests>,
     started: String,
     revision: String,
     machine: HostFacts,
@@ -306,6 +308,7 @@ fn write(
         failures: failures.clone(),
         machine: origin.machine,
         versions: origin.versions,
+        digests: origin.digests,
         figures,
     };
     let mut text = experiment.report(&summary.figures);
@@ -411,6 +414,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult,
         entry,
         plan,
         versions: record.versions(),
+        digests: record.digests(),
         started: record.word("started").unwrap_or_default(),
         revision: record.word("revision").unwrap_or_default(),
         machine,

@@ -279,7 +279,8 @@ fn machine(summary: &Summary) -> Section {
     ];
     let versions = summary.versions.iter();
     let versions = versions.map(|(program, version)| (program.as_str(), version.clone()));
-    let items = rows.into_iter().chain(versions).map(|(name, value)| {
+    let rows = rows.into_iter().chain(versions).chain(digests(summary));
+    let items = rows.map(|(name, value)| {
         format!(
             "<li><span class=\"soft\">{}:</span> {}</li>\n",
             escape(name),
@@ -291,6 +292,29 @@ fn machine(summary: &Summary) -> Section {
         lead: String::new(),
         html: format!("<ul>\n{}</ul>\n", items.collect::<String>()),
     }
+}
+
+/// Digest of the program, and that of the image which was measured; of all images where that is
+/// unknown.
+fn digests(summary: &Summary) -> impl Iterator<Item = (&str, String)> {
+    let digests = summary.digests.as_ref();
+    let program = digests.and_then(|it| it.program.clone());
+    let images = digests.map(|it| &it.images).filter(|it| !it.is_empty());
+    let images = images.map(|images| {
+        let subject = summary.subject.as_ref();
+        let measured = subject.and_then(|name| images.get_key_value(name));
+        let shown: Vec<_> = match measured {
+            Some(image) => vec![image],
+            None => images.iter().collect(),
+        };
+        let texts = shown
+            .iter()
+            .map(|(name, digest)| format!("{name} {digest}"));
+        texts.collect::<Vec<_>>().join(", ")
+    });
+    let program = program.map(|digest| ("SHA-256 of the program", digest));
+    let images = images.map(|texts| ("SHA-256 of images", texts));
+    program.into_iter().chain(images)
 }
 
 /// The `summary.json` of the run that this one is compared with, if it is.
