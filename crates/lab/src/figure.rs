@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_stats::{Interval, count_interval, mean_interval, quantile_interval, signed_rank};
+use tare_stats::{
+    Estimated, Interval, count_interval, mean_interval, quantile_interval, signed_rank,
+};
 
 use crate::metric::{Metric, of_figure};
 use crate::number::number;
@@ -175,6 +177,46 @@ impl Figure {
         self.ends().filter(|_| self.spread == Spread::Interval)
     }
 
+    /// What the value is known within, for a verdict: its interval, and no width for what is exact.
+    /// Equal samples of a stepped time say no more than their step, so they have its width.
+    pub(crate) fn known_within(&self) -> Option<(f64, f64)> {
+        let (low, high) = self.exactly().or(self.interval())?;
+        Some(if self.is_one_step() {
+            (low.min(low / STEP), high.max(high * STEP))
+        } else {
+            (low, high)
+        })
+    }
+
+    /// The value with its interval on the scale of `map`; `None` where there is no interval, or one
+    /// that is a step alone: a certain change would be made of two neighbouring ones. What is exact
+    /// has one of no width.
+    pub(crate) fn estimated(&self, map: fn(f64) -> f64) -> Option<Estimated> {
+        let (low, high) = self.exactly().or(self.interval())?;
+        (!self.is_one_step()).then(|| Estimated {
+            value: map(self.value),
+            interval: Interval {
+                low: map(low),
+                high: map(high),
+            },
+            n: self.n,
+        })
+    }
+
+    /// Both ends of what is known without error.
+    fn exactly(&self) -> Option<(f64, f64)> {
+        let exact = self.statistic == Statistic::Exact;
+        exact.then_some((self.value, self.value))
+    }
+
+    /// Whether all samples are one step of what is measured in steps, as times are in buckets of a
+    /// histogram, and ratios of such times. Counts have no steps.
+    pub(crate) fn is_one_step(&self) -> bool {
+        let is_equal = self.interval().is_some_and(|(low, high)| low == high);
+        let is_ratio = matches!(self.statistic, Statistic::Ratio | Statistic::PairedRatio);
+        is_equal && (is_ratio || TIMES.contains(&self.unit.as_str()))
+    }
+
     /// The ends in words: `0.9 .. 1.1`, `0.9 .. 1.1 range`, `-`.
     pub fn ends_text(&self) -> String {
         let Some((low, high)) = self.ends() else {
@@ -206,6 +248,12 @@ impl Figure {
         }
     }
 }
+
+/// The widest step of the times that guests keep in histograms (`guests/blk/src/histogram.rs`;
+/// earlier ones had 64 buckets to a power of two), as a factor.
+const STEP: f64 = 1.0 + 1.0 / 64.0;
+/// Units of times.
+const TIMES: [&str; 5] = ["ns", "us", "ms", "s", "cycles"];
 
 /// Samples beyond a quantile that make it worth stating.
 const BEYOND: f64 = 10.0;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tare_control::stats::Kvm;
 
-use crate::figure::{Figure, Statistic};
+use crate::figure::Figure;
 use crate::number::number;
 
 /// Which values of a figure meet its goal. In JSON `"at_most": 60` or `"at_least": 4000`.
@@ -134,23 +134,28 @@ impl JudgedGoal {
         match self.verdict {
             Judgement::Met => None,
             Judgement::Missed => Some(format!("{name} is {text}{unit}; the goal is {goal}.")),
-            Judgement::Undecided => Some(format!(
-                "{name} is {text}{unit}: whether it is {goal}, its goal, is undecided."
-            )),
+            Judgement::Undecided => {
+                let why = if figure.is_one_step() {
+                    ", since all samples are one step of a histogram"
+                } else {
+                    ""
+                };
+                Some(format!(
+                    "{name} is {text}{unit}: whether it is {goal}, its goal, is undecided{why}."
+                ))
+            }
         }
     }
 }
 
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
-/// the ends of the interval. A range of few samples decides nothing: of two samples both lie
-/// on the same side of the true median half of the time.
+/// the ends of the interval, which is a step wide at least ([`Figure::known_within`]). A range
+/// of few samples decides nothing: of two samples both lie on the same side of the true median
+/// half of the time.
 pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedGoal> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
-    let exact = figure.statistic == Statistic::Exact;
-    let ends = figure
-        .interval()
-        .or(exact.then_some((figure.value, figure.value)));
+    let ends = figure.known_within();
     Some(JudgedGoal {
         figure: figure.name.clone(),
         bound: goal.bound,
@@ -186,7 +191,7 @@ pub(crate) fn undecided(judged: &[JudgedGoal], goals: &[Goal]) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{exact, median, rate};
+    use crate::figure::{exact, median, paired_ratio, rate};
 
     const GOALS: &[Goal] = &[Goal::on_any_kvm("x", 0.1)];
 
@@ -224,6 +229,45 @@ mod tests {
             let goal = judge(&several, GOALS, Kvm::Emulated).unwrap();
             assert!(goal.sentence(&several).unwrap().contains(said), "{unit}");
         }
+    }
+
+    /// All samples in one bucket of a histogram: the next one lies beyond the goal.
+    #[test]
+    fn equal_samples_of_a_stepped_time_decide_no_goal_within_their_step() {
+        const GOALS: &[Goal] = &[Goal::on_any_kvm("x", 1.02)];
+        let of = |figure: Option<Figure>| {
+            let judged = judge(&figure.unwrap(), GOALS, Kvm::Emulated);
+            judged.unwrap().verdict
+        };
+        let times = |value: f64| of(median("x", "us", &[value; 6]));
+        assert_eq!(times(1.014), Judgement::Undecided);
+        let figure = median("x", "us", &[1.014; 6]).unwrap();
+        let goal = judge(&figure, GOALS, Kvm::Emulated).unwrap();
+        let said = goal.sentence(&figure).unwrap();
+        assert!(
+            said.ends_with("since all samples are one step of a histogram."),
+            "{said}"
+        );
+        assert_eq!(times(1.026), Judgement::Undecided);
+        assert_eq!(
+            (times(0.99), times(1.05)),
+            (Judgement::Met, Judgement::Missed)
+        );
+        // The same bucket in both arms, and the next one in one of them.
+        let ratios = |value: f64| of(paired_ratio("x", "1", &[value; 6]));
+        assert_eq!(ratios(1.0), Judgement::Met);
+        assert_eq!(ratios(1.014), Judgement::Undecided);
+        // One in four is what was counted.
+        const FOURTH: &[Goal] = &[Goal::on_any_kvm("x", 0.25)];
+        let counts = |value: f64| {
+            let figure = median("x", "1", &[value; 6]).unwrap();
+            judge(&figure, FOURTH, Kvm::Emulated).unwrap().verdict
+        };
+        let verdicts = [0.0, 0.25, 0.26].map(counts);
+        assert_eq!(
+            verdicts,
+            [Judgement::Met, Judgement::Met, Judgement::Missed]
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use tare_host::printable::printable;
-use tare_stats::{Difference, Estimated, Interval, adjusted, difference};
+use tare_stats::{Difference, Interval, adjusted, difference};
 
 use crate::depth::Depth;
 use crate::experiment::{Entry, Experiment, better};
@@ -293,12 +293,14 @@ fn warnings(before: &Summary, after: &Summary) -> Vec<String> {
 fn row(before: &Figure, after: &Figure, known: &[Entry]) -> Row {
     let positive = before.value > 0.0 && after.value > 0.0;
     let exact = is_exact(before) && is_exact(after);
-    let apart = estimated(before, |v| v)
-        .zip(estimated(after, |v| v))
+    let apart = before
+        .estimated(|v| v)
+        .zip(after.estimated(|v| v))
         .and_then(|(a, b)| difference(a, b));
     // On a logarithmic scale, if no end is zero or below.
-    let logs = estimated(before, f64::ln)
-        .zip(estimated(after, f64::ln))
+    let logs = before
+        .estimated(f64::ln)
+        .zip(after.estimated(f64::ln))
         .and_then(|(a, b)| difference(a, b));
     let decides: Option<Difference> = logs.or(apart);
     Row {
@@ -323,24 +325,6 @@ fn row(before: &Figure, after: &Figure, known: &[Entry]) -> Row {
 
 fn is_exact(figure: &Figure) -> bool {
     figure.statistic == Statistic::Exact
-}
-
-/// A figure with its interval on the scale of `map`; `None` where there is no interval. What
-/// is exact has one of no width.
-fn estimated(figure: &Figure, map: fn(f64) -> f64) -> Option<Estimated> {
-    let exact = is_exact(figure).then_some((figure.value, figure.value));
-    // Equal samples of what is measured in steps, as times are in buckets of a histogram, say no more
-    // than the step: a certain change would be made of two neighbouring ones. Counts are whole.
-    let is_step = |(low, high): &(f64, f64)| low == high && figure.value.fract() != 0.0;
-    let (low, high) = exact.or(figure.interval().filter(|ends| !is_step(ends)))?;
-    Some(Estimated {
-        value: map(figure.value),
-        interval: Interval {
-            low: map(low),
-            high: map(high),
-        },
-        n: figure.n,
-    })
 }
 
 /// Adjusts the p-values for their number, and names the changes that remain.
