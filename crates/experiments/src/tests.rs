@@ -46,25 +46,55 @@ fn forms_that_decide_goals_repeat_often_enough_for_an_interval() {
     }
 }
 
+/// Names in braces that are within no others.
+fn outermost(text: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut found) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => {
+                if depth == 0 {
+                    from = at + 1;
+                }
+                depth += 1;
+            }
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    found.push(&text[from..at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Of figures, also in a table of arms, and of what is computed of two of them.
 #[test]
 fn figures_of_an_answer_have_their_interval() {
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut seen = 0;
     // Of counts the table is all.
     for entry in ALL.iter().filter(|entry| entry.name != "counts") {
         let file = experiments
             .join(entry.name.replace('-', "_"))
             .join("report.md");
         let text = fs::read_to_string(file).unwrap();
-        let answer = text.split("\n## ").find(|part| part.starts_with("Answer"));
-        let names = answer.unwrap().split('{').skip(1);
-        for name in names.filter_map(|name| Some(name.split_once('}')?.0)) {
-            let (figure, form) = name.split_once(':').unwrap_or((name, ""));
-            // What is computed of two figures has none.
+        let is_answer = |part: &&str| part.starts_with("Answer") || part.starts_with("Glance");
+        let answer = text.split("\n## ").filter(is_answer);
+        for name in answer.flat_map(outermost) {
+            let (figure, form) = name.rsplit_once(':').unwrap_or((name, ""));
             let mut metrics = entry.metrics.iter();
-            let is_figure = metrics.any(|metric| metric.is_of(figure)) && !figure.contains(' ');
+            // The first word may name its metric by a value.
+            let is_figure = figure.starts_with('{') || {
+                let first = figure.split(' ').next().unwrap_or_default();
+                metrics.any(|metric| metric.is_of(first))
+            };
             assert!(!is_figure || form == "text", "{}: {{{name}}}", entry.name);
+            seen += usize::from(is_figure);
         }
     }
+    assert!(seen > 100, "{seen} figures");
 }
 
 type Weigh = fn(Fault) -> Run;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tare_stats::{
-    Estimated, Interval, count_interval, mean_interval, quantile_interval, signed_rank,
+    Estimated, Interval, count_interval, difference, mean_interval, quantile_interval, signed_rank,
 };
 
 use crate::metric::{Metric, of_figure};
@@ -201,6 +201,31 @@ impl Figure {
             },
             n: self.n,
         })
+    }
+
+    /// This over another figure, which is of separate machines, with the interval that follows from
+    /// both; none where one of them has none.
+    pub(crate) fn over(&self, under: &Self) -> Self {
+        let logs = under.estimated(f64::ln).zip(self.estimated(f64::ln));
+        let ends = logs.and_then(|(under, over)| Some(difference(under, over)?.interval));
+        self.of_two(under, self.value / under.value)
+            .with_interval(ends.map(|ends| Interval {
+                low: ends.low.exp(),
+                high: ends.high.exp(),
+            }))
+    }
+
+    /// This less another figure, in the same way.
+    pub(crate) fn less(&self, other: &Self) -> Self {
+        let both = other.estimated(|v| v).zip(self.estimated(|v| v));
+        let ends = both.and_then(|(other, this)| Some(difference(other, this)?.interval));
+        self.of_two(other, self.value - other.value)
+            .with_interval(ends)
+    }
+
+    /// What is computed of two figures, without an interval.
+    fn of_two(&self, other: &Self, value: f64) -> Self {
+        Self::bare("", "", value, Statistic::Ratio, self.n.min(other.n))
     }
 
     /// Both ends of what is known without error.

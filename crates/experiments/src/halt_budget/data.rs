@@ -250,6 +250,11 @@ impl Measured {
         self.caught_most().map(|(_, costs)| costs)
     }
 
+    /// The load where polling caught most.
+    pub(super) fn caught_load(&self) -> Option<Load> {
+        self.caught_most().map(|(load, _)| load)
+    }
+
     /// The same, with the load where it caught most.
     fn caught_most(&self) -> Option<(Load, Costs)> {
         let interrupts = [Load::Every100us, Load::Bursts, Load::Every1ms];

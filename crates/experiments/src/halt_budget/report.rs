@@ -20,11 +20,11 @@ const REPORTED: Costs = Costs {
 pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> ReportText {
     let measured = &experiment.measured;
     let costs = measured.costs();
-    let us = |ns: u64| number(ns as f64 / 1e3);
-    let polled = Load::ALL
-        .iter()
-        .filter_map(|load| POLLED.value(figures, &load.of(Policy::Budget)));
-    let most = polled.fold(0.0, f64::max);
+    let polled = Load::ALL.iter().filter_map(|load| {
+        let polled = POLLED.value(figures, &load.of(Policy::Budget))?;
+        Some((load.name(), polled))
+    });
+    let most = polled.max_by(|a, b| a.1.total_cmp(&b.1));
     let waiting = figures
         .iter()
         .filter(|f| f.name.starts_with("waiting_pct."));
@@ -33,9 +33,8 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
         .filter(|worst| worst.value > tare_lab::kit::CROWDED_PCT);
     let seconds = |policy| experiment.time(policy, Load::Bursts).as_secs();
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
-        .set("most", number((most * 1000.0).round() / 1000.0))
-        .maybe("caught_us", costs.map(|costs| us(costs.caught_ns)))
-        .maybe("scheduled_us", costs.map(|costs| us(costs.scheduled_ns)))
+        .maybe("most_load", most.map(|(load, _)| load))
+        .maybe("caught_load", measured.caught_load().map(Load::name))
         .set("image", &experiment.image)
         .set("rounds", experiment.rounds)
         .set("warm_ms", experiment.warm.as_millis())

@@ -118,22 +118,17 @@ fn with_findings<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Tem
 fn with_comparison<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Template<'a> {
     let [tare, spin] =
         [Arm::Tare, Arm::Spin].map(|arm| value(figures, &arm.figure("latency_p50_us")));
-    let both = tare.zip(spin);
-    let percent = both.map_or(0.0, |(tare, spin)| ((tare / spin - 1.0) * 100.0).round());
     let [blocking, spinning] = [Arm::Tare, Arm::Spin].map(|arm| data.median_latencies(arm));
     let p = tare_stats::permutation(&blocking, &spinning);
-    let differ = p.filter(|p| *p <= SIGNIFICANT);
     let machines = blocking.len().min(spinning.len());
-    let than = if percent < 0.0 { "faster" } else { "slower" };
-    text.only_if("both", both.is_some())
+    text.only_if("both", tare.is_some() && spin.is_some())
         .set("least", tare_stats::LEAST_UNITS)
         .maybe("machines", p.is_none().then_some(machines))
         .maybe(
             "p",
             p.filter(|p| *p > SIGNIFICANT).map(|p| format!("{p:.2}")),
         )
-        .maybe("percent", differ.map(|_| percent.abs()))
-        .set("than", than)
+        .only_if("differ", p.is_some_and(|p| p <= SIGNIFICANT))
 }
 
 /// Each arm's machines, and their medians against the control's.

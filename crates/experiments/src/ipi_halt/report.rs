@@ -2,12 +2,11 @@
 
 use tare_account::Step;
 use tare_lab::kit::{
-    Data, Distribution, Figure, Metric, ReportText, Row, Statistic, Template, number, percentiles,
-    table,
+    Data, Distribution, Figure, ReportText, Row, Statistic, Template, number, percentiles, table,
 };
 
 use super::{
-    ARMS, GAP, IpiHalt, MAX, MIN, NEVER, P50, P99, POLL, POLL_TO_NEVER, POLLS, QUANTILES, RING_3,
+    ARMS, GAP, IpiHalt, NEVER, P50, POLL, POLL_TO_NEVER, POLLS, QUANTILES, RING_3,
     RING_3_TO_RING_0, STEP, TURN_MEDIAN, WAKE,
 };
 use crate::guest_bench::{self, Arm};
@@ -69,6 +68,7 @@ pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportTex
         .set("rounds", experiment.rounds)
         .set("samples", experiment.samples)
         .set("quantiles", suffixes.join(", "))
+        .maybe("us_per_cycle", experiment.khz.map(|khz| 1e3 / khz))
         .maybe("no_ring_3", whole.first())
         .set("failed", some.len())
         .set("turns", turns)
@@ -83,20 +83,10 @@ pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportTex
         text.tabled("counters", counters(data)),
         histogram(data).and_then(|html| text.section("histogram", html)),
     ];
-    let wakes = ARMS
+    let measured = ARMS
         .iter()
-        .filter_map(|arm| wakes(experiment, arm, figures));
-    text.report_with(wakes, sections, &data.missing)
-}
-
-/// An arm's figures; none of p99 where each machine has too few wake-ups for it.
-fn wakes(experiment: &IpiHalt, arm: &Arm, figures: &[Figure]) -> Option<Row> {
-    let of = |metric: Metric| metric.value(figures, arm.name);
-    let us = of(P50)? * 1e3 / experiment.khz?;
-    let quantiles = [("min", MIN), ("p50", P50), ("p99", P99), ("max", MAX)]
-        .map(|(name, metric)| (name, of(metric).map(|cycles| number(cycles.round()))));
-    let us = ("us", Some(number(us)));
-    Some(arm.row().into_iter().chain(quantiles).chain([us]).collect())
+        .filter(|arm| P50.find(figures, arm.name).is_some());
+    text.report_with(measured.map(Arm::row), sections, &data.missing)
 }
 
 fn chart(experiment: &IpiHalt) -> String {

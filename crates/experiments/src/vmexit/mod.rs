@@ -264,8 +264,8 @@ impl Experiment for Vmexit {
             |why: &String| why.starts_with("hypercall: ") && why.contains("page fault writing");
         let most = most_expensive(figures);
         let text = Template::new(include_str!("report.md"), METRICS, figures)
-            .maybe("most", most.map(|(what, _)| what))
-            .maybe("most_ns", most.map(|(_, ns)| number(ns.round())))
+            .maybe("most_kind", most.map(|(kind, _)| kind))
+            .maybe("most", most.map(|(_, what)| what))
             .only_if("emulated", self.data.kvm == Kvm::Emulated)
             .set("image", &self.image)
             .set("rounds", self.rounds)
@@ -282,13 +282,12 @@ impl Experiment for Vmexit {
     }
 }
 
-/// The kind that costs most beyond the loop's own, and its cost, ns.
-fn most_expensive(figures: &[Figure]) -> Option<(&'static str, f64)> {
-    let control = EXIT_NS.value(figures, CONTROL)?;
-    let others = KINDS.iter().filter(|(kind, _)| *kind != CONTROL);
-    let nets =
-        others.filter_map(|(kind, what)| Some((*what, EXIT_NS.value(figures, kind)? - control)));
-    nets.max_by(|a, b| a.1.total_cmp(&b.1))
+/// The kind that costs most, and what it is.
+fn most_expensive(figures: &[Figure]) -> Option<(&'static str, &'static str)> {
+    let others = KINDS.into_iter().filter(|(kind, _)| *kind != CONTROL);
+    let costs = others.filter_map(|kind| Some((kind, EXIT_NS.value(figures, kind.0)?)));
+    let most = costs.max_by(|a, b| a.1.total_cmp(&b.1));
+    most.map(|(kind, _)| kind)
 }
 
 fn shown(figures: &[Figure]) -> Vec<Bar> {

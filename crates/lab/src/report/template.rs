@@ -20,16 +20,17 @@
 //! ```
 //!
 //! `{x}` is what the code gives under that name, else the figure's value. `{x:text}` has its
-//! interval, `{x:round}` no decimals, `{x:2}` two. `{a / b}`, `{a - b}` and `{a * 0.001}` are
-//! of figures and numbers. A sentence that lacks a value is left out, a cell has a dash, and a
-//! row is left out where all its figures are missing. Names that are neither given nor of a
-//! metric fail the test of all reports.
+//! interval, `{x:round}` no decimals, `{x:2}` two. `{a / b}` and `{a - b}` are of two figures of
+//! separate machines, whose intervals give theirs: `{a / b:text}` is `1.2 (1.1 .. 1.3)`, or
+//! `1.2 (-)` where one of them has none. `{a * 0.001}` is in another unit. A sentence that lacks
+//! a value is left out, a cell has a dash, and a row is left out where all its figures are
+//! missing. Names that are neither given nor of a metric fail the test of all reports.
 
 use std::collections::BTreeMap;
 
 use super::text::NOTHING;
 use super::{ReportText, Section, table};
-use crate::figure::{Figure, Statistic, find};
+use crate::figure::{Figure, find};
 use crate::metric::Metric;
 use crate::number::number;
 
@@ -239,7 +240,11 @@ impl<'a> Template<'a> {
             };
         }
         let (expression, form) = name.split_once(':').unwrap_or((name, ""));
+        let is_of_two = expression.contains(" / ") || expression.contains(" - ");
         let text = self.figure(expression).map(|figure| match form {
+            "text" if is_of_two => {
+                format!("{} ({})", number(figure.value), figure.ends_text())
+            }
             "text" => figure.text(),
             "round" => number(figure.value.round()),
             decimals => match decimals.parse() {
@@ -256,23 +261,21 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// A figure, or two with what is between them.
+    /// A figure, one in another unit, or two with what is between them.
     fn figure(&self, expression: &str) -> Option<Figure> {
         let mut words = expression.split(' ');
         let first = self.known(words.next().unwrap_or_default());
         let Some((operator, second)) = words.next().zip(words.next()) else {
             return first.cloned();
         };
-        let by = match second.parse() {
-            Ok(number) => Some(number),
-            Err(_) => self.known(second).map(|figure| figure.value),
-        };
-        let (first, by) = first.zip(by)?;
-        let of = |value| Figure::bare("", "", value, Statistic::Ratio, first.n);
+        let first = first?;
+        if let Ok(factor) = second.parse() {
+            return (operator == "*").then(|| first.scaled(factor, ""));
+        }
+        let second = self.known(second)?;
         match operator {
-            "*" => Some(first.scaled(by, "")),
-            "/" => Some(of(first.value / by)),
-            "-" => Some(of(first.value - by)),
+            "/" => Some(first.over(second)),
+            "-" => Some(first.less(second)),
             _ => None,
         }
     }
@@ -426,6 +429,33 @@ in two lines.
         assert_eq!(html.matches(">given<").count(), 2, "{html}");
         assert!(html.contains("<td>–</td><td>1</td>"), "{html}");
         assert!(template.tabled("costs", []).is_none());
+    }
+
+    #[test]
+    fn what_is_computed_of_two_arms_has_the_interval_that_follows_from_theirs() {
+        let around = |value: f64| (-5..=5).map(move |step| value + f64::from(step) / 10.0);
+        let figures = [
+            median("exit_ns.user", "ns", &around(40.0).collect::<Vec<_>>()),
+            median("exit_ns.kernel", "ns", &around(10.0).collect::<Vec<_>>()),
+            median("exit_ns.once", "ns", &[5.0]),
+        ];
+        let figures: Vec<Figure> = figures.into_iter().flatten().collect();
+        let template = Template::new("", METRICS, &figures);
+        let text = |expression: &str| template.expand(expression, &Row::new()).text.unwrap();
+        // Both have 0.31 to either side: the root of the squares' sum.
+        let net = text("{exit_ns.user - exit_ns.kernel:text}");
+        assert_eq!(net, "30 (29.56 .. 30.44)");
+        let times = text("{exit_ns.user / exit_ns.kernel:text}");
+        assert_eq!(times, "4 (3.877 .. 4.131)");
+        for (expression, expected) in [
+            ("{exit_ns.user / exit_ns.once:text}", "8 (-)"),
+            ("{exit_ns.user - exit_ns.once:text}", "35 (-)"),
+            ("{exit_ns.user * 0.001:text}", "0.04 (0.0397 .. 0.0403)"),
+            ("{exit_ns.once * 0.001:text}", "0.005"),
+            ("{exit_ns.user / exit_ns.kernel:2}", "4"),
+        ] {
+            assert_eq!(text(expression), expected, "{expression}");
+        }
     }
 
     #[test]
