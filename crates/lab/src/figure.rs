@@ -487,7 +487,7 @@ pub fn grouped_quantile(name: &str, unit: &str, groups: &[Vec<f64>], q: f64) -> 
 
 /// Events a second from counts in windows of time: all events over all time. The interval is
 /// that of a Poisson count (Garwood 1936) or, where windows differ more than such counts do,
-/// Student's over windows; `n` is windows.
+/// Student's over windows; `n` is windows. Several of one machine are to be one.
 pub fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
     let count: f64 = windows.iter().map(|window| window.0).sum();
     let time: f64 = windows.iter().map(|window| window.1).sum();

@@ -69,7 +69,7 @@ impl Counts {
                 let figure = format!("{IMAGE}{name}");
                 let bytes = size.len() as f64;
                 let data = &mut self.server.data;
-                data.value(bench.recorder, &figure, bytes)?;
+                data.value(bench.recorder, None, &figure, bytes)?;
             }
         }
         Ok(())

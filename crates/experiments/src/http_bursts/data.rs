@@ -16,7 +16,7 @@ use super::arms::{Arm, Peer};
 use super::linux::Side;
 use super::machines::{Machine, Machines};
 use super::metrics::METRICS;
-use super::sample::{CpuSample, Line, Phase, SamplePosition};
+use super::sample::{Boot, CpuSample, Line, Phase, SamplePosition};
 
 /// Size of the image: the same each time.
 pub(crate) const IMAGE_BYTES: &str = "image_bytes";
@@ -47,8 +47,10 @@ pub(crate) struct Data {
     pub samples: Samples,
     /// Samples of which a machine gives several.
     machines: Machines,
-    /// Events and time (s) of each window, by figure of their rate.
-    events: BTreeMap<String, Vec<(f64, f64)>>,
+    /// Events and time (s) of each window with its machine, by figure of their rate.
+    events: BTreeMap<String, Vec<(Option<SamplePosition>, f64, f64)>>,
+    /// The machine whose statistics were read last: those of an earlier record's next events.
+    read: Option<SamplePosition>,
     /// What rose in idle windows in which Tare's arm woke, and in how many.
     pub(crate) woken: (usize, BTreeMap<String, u64>),
     /// CPU time over time.
@@ -87,6 +89,7 @@ impl Data {
     pub(crate) fn value(
         &mut self,
         recorder: &mut Recorder,
+        boot: Option<Boot>,
         figure: &str,
         value: f64,
     ) -> Result<(), WeighError> {
@@ -94,6 +97,7 @@ impl Data {
         self.keep(
             recorder,
             Line::Value {
+                boot,
                 figure,
                 unit,
                 value,
@@ -117,19 +121,20 @@ impl Data {
             Line::Serving { .. } => self.machines.serve(),
             Line::Value { figure, value, .. } => self.figure(&figure, value),
             // All requests of one boot.
-            Line::Translated { figure, insns } => {
+            Line::Translated { figure, insns, .. } => {
                 let counts: Vec<f64> = insns.iter().map(|it| it.total() as f64).collect();
                 if let Some(counts) = tare_stats::summarize(&counts) {
                     self.figure(&figure, counts.median);
                 }
             }
             Line::Events {
+                place,
                 figure,
                 events,
                 seconds,
             } => {
                 let windows = self.events.entry(figure).or_default();
-                windows.push((events, seconds));
+                windows.push((place.or(self.read), events, seconds));
             }
             Line::Woken { place, counters } if place.arm == Arm::Tare => {
                 self.woken.0 += 1;
@@ -139,7 +144,7 @@ impl Data {
             }
             Line::Woken { .. } => {}
             Line::Cpu(sample) => self.cpu(sample),
-            Line::Stats { stats, .. } => self.kvm = stats.kvm,
+            Line::Stats { place, stats } => (self.kvm, self.read) = (stats.kvm, Some(place)),
             Line::Rate {
                 carried_per_s,
                 burst_per_s,
@@ -267,7 +272,7 @@ impl Data {
         figures.extend(self.machines.figures());
         without_error(&mut figures, &self.samples, |name| name == IMAGE_BYTES);
         for (name, windows) in &self.events {
-            figures.extend(rate(name, "1/s", windows));
+            figures.extend(rate(name, "1/s", &by_machine(windows)));
         }
         for arm in Arm::ALL {
             for (base, q) in LATENCIES {
@@ -278,6 +283,22 @@ impl Data {
         figures.sort_by_key(|f| (rank(&f.name), arm_rank(&f.name)));
         figures
     }
+}
+
+/// Events and time of each machine, which is what repeats; of one machine those of its windows.
+fn by_machine(windows: &[(Option<SamplePosition>, f64, f64)]) -> Vec<(f64, f64)> {
+    let mut machines: BTreeMap<Option<SamplePosition>, (f64, f64)> = BTreeMap::new();
+    for (machine, events, seconds) in windows {
+        let sums = machines.entry(*machine).or_default();
+        *sums = (sums.0 + events, sums.1 + seconds);
+    }
+    if machines.len() > 1 {
+        return machines.into_values().collect();
+    }
+    let windows = windows.iter();
+    windows
+        .map(|(_, events, seconds)| (*events, *seconds))
+        .collect()
 }
 
 /// The unit of a figure.

@@ -19,7 +19,7 @@ use tare_tailor::cut::Cut;
 
 use super::data::Data;
 use super::plan::{Plan, Tailored};
-use super::sample::Line;
+use super::sample::{Boot, Line};
 
 /// The application of the Linux arms.
 const APP: &str = "apache";
@@ -185,7 +185,13 @@ fn keep(
         ("tcg_insns_per_request", &counts.requests),
         ("tcg_insns_per_connection", &counts.connections),
     ] {
+        // Each arm is booted once.
+        let boot = Boot {
+            arm: side.name().to_owned(),
+            cycle: 0,
+        };
         let line = Line::Translated {
+            boot: Some(boot),
             figure: format!("{base}.{}", side.name()),
             insns: counts.to_vec(),
         };

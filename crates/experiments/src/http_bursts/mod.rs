@@ -229,14 +229,16 @@ impl HttpBursts {
             bench
                 .progress
                 .step(&format!("translated start {}", start + 1));
-            let spec = spec(&self.plan, root, self.turn(Arm::Tare, start), "qemu");
+            let turn = self.turn(Arm::Tare, start);
+            let spec = spec(&self.plan, root, turn, "qemu");
             let started = bench.executor.start(ServerKind::Image(&spec));
             let served =
                 started.and_then(|mut machine| machine.wait_serving(BOOT, bench.interrupt));
             match served {
                 Ok(after) => {
-                    let ms = after.as_secs_f64() * 1e3;
-                    self.data.value(bench.recorder, "first_line_ms.tcg", ms)?;
+                    let (boot, ms) = (Some(turn.boot()), after.as_secs_f64() * 1e3);
+                    let recorder = &mut *bench.recorder;
+                    self.data.value(recorder, boot, "first_line_ms.tcg", ms)?;
                 }
                 Err(error) if error.exit_code() == ExitCode::NoEngine => return Ok(()),
                 Err(error) => return Err(error.into()),

@@ -17,7 +17,7 @@ use tare_machines::appliance::{Appliance, ServerKind};
 
 use super::arms::{Arm, Peer};
 use super::plan::{Plan, SOURCE_RATE, ms};
-use super::sample::{Line, Phase};
+use super::sample::{Boot, Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::full_speed::carried;
 
@@ -93,7 +93,11 @@ impl Session<'_, '_> {
         let server = server.as_mut();
         server.wait_serving(BOOT, self.bench.interrupt)?;
         if let Some(ring) = server.stats()?.and_then(|stats| stats.ring) {
-            self.value(&peer.figure("ring"), f64::from(ring))?;
+            let boot = Boot {
+                arm: peer.name().to_owned(),
+                cycle: round,
+            };
+            self.value(boot, &peer.figure("ring"), f64::from(ring))?;
         }
         self.open(server, peer, 1)?;
         self.bench.interrupt.sleep(ms(self.plan.settle_ms))?;

@@ -36,7 +36,8 @@ impl Session<'_, '_> {
         let carried = carried(machine, &mut generator, load, self.bench.interrupt)?;
         self.keep(server, Phase::Calibrate, &carried.requests)?;
         let rate = carried.rate();
-        self.value(&server.turn.arm.figure("carried_rps"), rate)?;
+        let figure = server.turn.arm.figure("carried_rps");
+        self.value(server.turn.boot(), &figure, rate)?;
         Ok(rate)
     }
 
@@ -148,7 +149,7 @@ impl Session<'_, '_> {
             && one.stats.is_some()
         {
             let us = before.since(&last).monitor_ns as f64 / 1e3;
-            self.value("stats_request_us", us)?;
+            self.value(one.server.turn.boot(), "stats_request_us", us)?;
         }
         Ok(before)
     }
@@ -158,13 +159,14 @@ impl Session<'_, '_> {
         let now = self.stats(one.server, one.phase)?;
         if let (Some(from), Some(to)) = (&one.stats, &now) {
             let exits = activity_between(from, to);
+            let place = one.server.place(one.phase);
             if exits > 0.0 {
                 let counters = risen_between(from, to);
-                let place = one.server.place(one.phase);
                 self.data
                     .keep(self.bench.recorder, Line::Woken { place, counters })?;
             }
             let line = Line::Events {
+                place: Some(place),
                 figure: idle_figure(one.server.turn, "idle_exits_per_s"),
                 events: exits,
                 seconds: seconds_between(from, to),
@@ -192,7 +194,8 @@ impl Session<'_, '_> {
             }
         }
         let figure = idle_figure(server.turn, "settled_ms");
-        self.value(&figure, begin.elapsed().as_secs_f64() * 1e3)
+        let ms = begin.elapsed().as_secs_f64() * 1e3;
+        self.value(server.turn.boot(), &figure, ms)
     }
 
     /// Counts instructions of requests on one connection, and of connections with one request
@@ -215,7 +218,7 @@ impl Session<'_, '_> {
         }
         if let Some(stats) = self.stats(server, Phase::CountConnections)? {
             let kib = stats.memory.monitor_resident_bytes as f64 / 1024.0;
-            self.value("monitor_rss_kib", kib)?;
+            self.value(turn.boot(), "monitor_rss_kib", kib)?;
         }
         Ok(())
     }
@@ -241,15 +244,16 @@ impl Session<'_, '_> {
         let complete = requests.iter().all(|r| r.failure.is_none());
         if let (Some(from), Some(to), true) = (from, to, complete) {
             let n = requests.len() as f64;
+            let turn = server.turn;
             if let Some(count) = instructions_between(&from, &to) {
-                self.value(figure, count / n)?;
+                self.value(turn.boot(), figure, count / n)?;
             }
             let exits = figure.replace("insns", "exits");
-            self.value(&exits, activity_between(&from, &to) / n)?;
+            self.value(turn.boot(), &exits, activity_between(&from, &to) / n)?;
             let interrupts = risen_between(&from, &to).remove("irq_injections");
             let interrupts = interrupts.unwrap_or(0) as f64;
             let name = figure.replace("insns", "interrupts");
-            self.value(&name, interrupts / n)?;
+            self.value(turn.boot(), &name, interrupts / n)?;
         }
         Ok(())
     }

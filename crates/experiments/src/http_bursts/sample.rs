@@ -47,6 +47,16 @@ pub(crate) struct SamplePosition {
     pub(crate) phase: Phase,
 }
 
+/// Which machine a sample is of, also one that no arm of the bursts has; earlier records do not
+/// say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Boot {
+    /// Name of the arm, or of the server beside it.
+    pub(crate) arm: String,
+    /// The cycle, start or round in which it was booted, from 0.
+    pub(crate) cycle: usize,
+}
+
 /// CPU time over one window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CpuSample {
@@ -68,6 +78,9 @@ pub(crate) enum Line {
     Serving {
         /// Its arm.
         arm: Arm,
+        /// The cycle, from 0; earlier records do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cycle: Option<usize>,
         /// vCPUs.
         cpus: u8,
         /// Time since the exec of `tare run`, ns.
@@ -102,6 +115,9 @@ pub(crate) enum Line {
     },
     /// Events in a window of time.
     Events {
+        /// The machine; earlier records do not say.
+        #[serde(flatten)]
+        place: Option<SamplePosition>,
         /// The figure of their rate.
         figure: String,
         /// How many.
@@ -111,6 +127,9 @@ pub(crate) enum Line {
     },
     /// One sample of a figure.
     Value {
+        /// The machine, if it is of one.
+        #[serde(flatten)]
+        boot: Option<Boot>,
         /// The figure.
         figure: String,
         /// Its unit.
@@ -153,6 +172,9 @@ pub(crate) enum Line {
     },
     /// Instructions counted in the translator.
     Translated {
+        /// The machine.
+        #[serde(flatten)]
+        boot: Option<Boot>,
         /// The figure.
         figure: String,
         /// Each count.

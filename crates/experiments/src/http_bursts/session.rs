@@ -14,7 +14,7 @@ use tare_machines::observe::counters::instructions;
 use super::arms::Arm;
 use super::data::Data;
 use super::plan::{Plan, ms};
-use super::sample::{CpuSample, Line, Phase, SamplePosition};
+use super::sample::{Boot, CpuSample, Line, Phase, SamplePosition};
 
 /// Longest time from exec to serving.
 pub(crate) const BOOT: Duration = Duration::from_secs(30);
@@ -54,6 +54,16 @@ pub(crate) struct Turn {
     pub(crate) cpus: u8,
     /// Processor ring of the image, as `tare run --ring` takes it.
     pub(crate) ring: &'static str,
+}
+
+impl Turn {
+    /// What tells its machine's samples from those of others.
+    pub(crate) fn boot(self) -> Boot {
+        Boot {
+            arm: self.arm.name().to_owned(),
+            cycle: self.cycle,
+        }
+    }
 }
 
 /// A machine under test. Dropping it ends it.
@@ -99,23 +109,24 @@ impl Session<'_, '_> {
     /// Waits until the machine serves, and counts what that took.
     pub(crate) fn serve(&mut self, server: &mut Server) -> Result<(), RunError> {
         let after = server.machine.wait_serving(BOOT, self.bench.interrupt)?;
-        let Turn { arm, cpus, .. } = server.turn;
+        let turn = server.turn;
         let line = Line::Serving {
-            arm,
-            cpus,
+            arm: turn.arm,
+            cycle: Some(turn.cycle),
+            cpus: turn.cpus,
             after_ns: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
         };
         self.data.keep(self.bench.recorder, line)?;
-        if arm == Arm::Tare
-            && cpus == self.plan.cpus
+        if turn.arm == Arm::Tare
+            && turn.cpus == self.plan.cpus
             && let Some(stats) = self.stats(server, Phase::Start)?
         {
             // Other machines' ring is the experiment's choice.
-            if let Some(ring) = stats.ring.filter(|_| server.turn.ring == "auto") {
-                self.value("ring", f64::from(ring))?;
+            if let Some(ring) = stats.ring.filter(|_| turn.ring == "auto") {
+                self.value(turn.boot(), "ring", f64::from(ring))?;
             }
             if let Some(count) = instructions(&stats) {
-                self.value("boot_insns", count)?;
+                self.value(turn.boot(), "boot_insns", count)?;
             }
         }
         Ok(())
@@ -128,11 +139,12 @@ impl Session<'_, '_> {
         let after = at
             .ok_or(RunError::NoAnswer)?
             .duration_since(server.machine.started());
-        self.value("first_byte_ms", after.as_secs_f64() * 1e3)?;
+        let boot = server.turn.boot();
+        self.value(boot.clone(), "first_byte_ms", after.as_secs_f64() * 1e3)?;
         self.stats(server, Phase::Start)?;
         self.data.image = server.machine.image();
         if let Some(bytes) = server.machine.image_bytes() {
-            self.value("image_bytes", bytes as f64)?;
+            self.value(boot, "image_bytes", bytes as f64)?;
         }
         Ok(())
     }
@@ -186,8 +198,9 @@ impl Session<'_, '_> {
     }
 
     /// Keeps a sample of a figure.
-    pub(crate) fn value(&mut self, figure: &str, value: f64) -> Result<(), RunError> {
-        Ok(self.data.value(self.bench.recorder, figure, value)?)
+    pub(crate) fn value(&mut self, boot: Boot, figure: &str, value: f64) -> Result<(), RunError> {
+        let recorder = &mut *self.bench.recorder;
+        Ok(self.data.value(recorder, Some(boot), figure, value)?)
     }
 
     /// A load generator for a machine.

@@ -151,6 +151,48 @@ fn the_record_holds_every_request_and_the_command() {
 }
 
 #[test]
+fn every_sample_says_which_arm_and_cycle_it_is_of() {
+    let run = good();
+    for kind in ["value", "events", "serving"] {
+        let lines = run.lines(kind);
+        assert!(!lines.is_empty(), "{kind}");
+        for line in lines {
+            assert!(line["arm"].is_string() && line["cycle"].is_u64(), "{line}");
+        }
+    }
+    // Peers have rounds, and their name is in another field.
+    let table = run.text("samples.csv");
+    let samples = table.lines().skip(1).filter(|line| !line.contains("peer="));
+    for line in samples {
+        let fields: Vec<&str> = line.split(',').collect();
+        let is_placed = !fields[2].is_empty() && !fields[3].is_empty();
+        assert!(is_placed || fields[1] == "rate", "{line}");
+    }
+}
+
+/// Windows of one machine share its boot: where there are several machines these are the samples.
+#[test]
+fn rates_of_idle_machines_are_of_machines() {
+    let run = good();
+    let figure = crate::testing::figure(&run.summary(), "idle_exits_per_s.tare.2cpu");
+    assert_eq!(figure.n, 2, "{figure:?}");
+    // An earlier record says which machine it read before.
+    let (_, _, figures) = figures_of("2026-11-28-http-bursts");
+    for (name, n) in [
+        ("idle_exits_per_s.tare", 7),
+        ("idle_exits_per_s.tare.2cpu", 6),
+        ("idle_exits_per_s.spin", 6),
+    ] {
+        let figure = tare_lab::kit::find(&figures, name).unwrap();
+        assert_eq!(figure.n, n, "{figure:?}");
+    }
+    // Of one machine the windows stay what they were.
+    let (_, _, figures) = figures_of("2026-11-26-http-bursts");
+    let figure = tare_lab::kit::find(&figures, "idle_exits_per_s.tare.2cpu").unwrap();
+    assert!(figure.n > 6, "{figure:?}");
+}
+
+#[test]
 fn idle_windows_span_the_counting_and_hold_no_other_machine() {
     let plan = Plan {
         cycles: 2,
