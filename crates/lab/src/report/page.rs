@@ -241,7 +241,7 @@ fn machine(summary: &Summary) -> Section {
     let kvm = match host.kvm {
         Kvm::Hardware => "hardware virtualisation",
         Kvm::Emulated => {
-            "emulates guest ring 0: instructions counted there are exact, its times are not \
+            "emulates guest ring 0: instructions are counted there one by one, its times are not \
              comparable with hardware; ring 3 runs at the processor's speed"
         }
         Kvm::None => "not used; guests, if there were any, ran in QEMU's translator",
