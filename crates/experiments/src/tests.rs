@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
 use tare_lab::kit::{Depth, Direction, Experiment, better};
 use tare_lab::results::{Status, summary};
 use tare_lab::{Files, KeptRun, WeighEnd, rebuild};
@@ -193,6 +194,33 @@ fn digests_of_program_and_images_are_in_the_summary_and_on_the_page() {
         "{page}"
     );
     assert!(!page.contains("ef56"), "{page}");
+}
+
+#[test]
+fn a_record_says_whether_the_host_has_kvm_and_what_executed_guests() {
+    let run = events::tests::run(Fault::None);
+    let machine = &run.lines("plan")[0]["machine"];
+    assert!(machine["has_kvm"].is_boolean(), "{machine}");
+    assert!(machine["kvm"].is_null(), "no guest has run: {machine}");
+    let used = run.summary().machine.kvm;
+    assert_ne!(used, Kvm::None);
+    assert_eq!(run.lines("end")[0]["kvm"], json!(used));
+    run.rebuilt();
+    assert_eq!(run.summary().machine.kvm, used);
+    // Without KVM the page says which of both it is.
+    let weighed = |has_kvm: bool| {
+        let raw = run
+            .text("raw.jsonl")
+            .replace(&json!(used).to_string(), "\"none\"");
+        let has = |it: bool| format!("\"has_kvm\":{it}");
+        let raw = raw.replace(&has(!has_kvm), &has(has_kvm));
+        fs::write(run.path().join("raw.jsonl"), raw).unwrap();
+        fs::remove_file(run.path().join("summary.json")).unwrap();
+        run.rebuilt();
+        run.text("report.html")
+    };
+    assert!(weighed(true).contains("not used, though the host has it"));
+    assert!(weighed(false).contains("the host has none"));
 }
 
 #[test]

@@ -21,8 +21,12 @@ pub struct HostFacts {
     pub kernel: String,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// What executes guests; found by running one.
+    /// What executed guests, which is known once one has run; none where KVM was not used.
+    #[serde(default)]
     pub kvm: Kvm,
+    /// Whether there is a KVM that this user may use; earlier records do not say.
+    #[serde(default)]
+    pub has_kvm: Option<bool>,
     /// KVM's longest poll on a halt, ns.
     pub halt_poll_ns: Option<u64>,
     /// Processes that wanted a CPU over the last minute, at the begin.
@@ -54,12 +58,19 @@ impl HostFacts {
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             memory_mib: memory_kib >> 10,
+            has_kvm: Some(may_use_kvm()),
             halt_poll_ns: number("/sys/module/kvm/parameters/halt_poll_ns"),
             load_average: load_average(),
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             ..Self::default()
         }
     }
+}
+
+/// Whether this user may open `/dev/kvm`.
+fn may_use_kvm() -> bool {
+    let mut options = fs::File::options();
+    options.read(true).write(true).open("/dev/kvm").is_ok()
 }
 
 /// Load per CPU above which a machine is busy, where nothing was measured during the run: another
@@ -73,6 +84,15 @@ const OTHERS_PCT: f64 = 10.0;
 pub const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
+    /// The facts as a record has them before a guest has run: without what executes guests.
+    pub(crate) fn before_guests(&self) -> serde_json::Value {
+        let mut facts = serde_json::json!(self);
+        if let Some(fields) = facts.as_object_mut() {
+            fields.remove("kvm");
+        }
+        facts
+    }
+
     /// Why figures of this run are of a busy machine: a sentence without its subject's
     /// capital; `None` if it was quiet. The load average is of the minute before, in which this run
     /// may have been built or another one ended: it counts only without a measured share.
@@ -192,6 +212,7 @@ mod tests {
         let facts = HostFacts::read();
         assert!(facts.cores > 0 && facts.memory_mib > 0);
         assert!(!facts.kernel.is_empty());
+        assert_eq!(facts.has_kvm, Some(may_use_kvm()));
     }
 
     #[test]

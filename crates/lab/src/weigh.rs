@@ -138,7 +138,7 @@ impl Weighing<'_> {
             "started": rfc3339(started),
             "revision": merged.as_ref().map_or(&self.request.revision, |it| &it.revision),
             "programs": self.programs(merged.as_ref()),
-            "machine": host,
+            "machine": host.before_guests(),
             "plan": experiment.plan(),
         }))?;
         let result = experiment.run(&mut Bench {
@@ -180,6 +180,7 @@ impl Weighing<'_> {
             "sample": "end", "failures": failures, "status": Status::of(ending, &failures),
             "took_s": took.as_secs_f64(), "load_average_after": host.load_average_after,
             "others_cpu_pct": host.others_cpu_pct, "own_wait_pct": host.own_wait_pct,
+            "kvm": experiment.kvm(),
         }))?;
         recorder.flush()?;
         host.kvm = experiment.kvm();
@@ -382,8 +383,11 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult,
     machine.others_cpu_pct = record.greatest("others_cpu_pct");
     machine.own_wait_pct = record.greatest("own_wait_pct");
     machine.waited_at_least(experiment.waited_pct());
-    machine.kvm = match (experiment.kvm(), &earlier) {
-        (Kvm::None, Some(earlier)) => earlier.machine.kvm,
+    let used = record.end().and_then(|end| end.get("kvm"));
+    let used = used.and_then(|kvm| Kvm::deserialize(kvm).ok());
+    let used = used.or(earlier.as_ref().map(|earlier| earlier.machine.kvm));
+    machine.kvm = match (experiment.kvm(), used) {
+        (Kvm::None, Some(used)) => used,
         (kvm, _) => kvm,
     };
     let status = |end: &Value| {

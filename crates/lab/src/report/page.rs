@@ -244,7 +244,14 @@ fn machine(summary: &Summary) -> Section {
             "emulates guest ring 0: instructions are counted there one by one, its times are not \
              comparable with hardware; ring 3 runs at the processor's speed"
         }
-        Kvm::None => "not used; guests, if there were any, ran in QEMU's translator",
+        Kvm::None => match host.has_kvm {
+            Some(true) => {
+                "not used, though the host has it; guests, if there were any, ran in QEMU's \
+                 translator"
+            }
+            Some(false) => "the host has none; guests, if there were any, ran in QEMU's translator",
+            None => "not used; guests, if there were any, ran in QEMU's translator",
+        },
     };
     let rows = [
         ("processor", host.cpu.clone()),

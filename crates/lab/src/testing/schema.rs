@@ -70,6 +70,7 @@ fn is(value: &Value, name: &Value) -> bool {
         "string" => value.is_string(),
         "number" => value.is_number(),
         "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         name => panic!("unknown type {name}"),
     }
