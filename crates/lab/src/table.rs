@@ -10,13 +10,11 @@ use crate::goal::{Bound, Goal, JudgedGoal, judge};
 use crate::number::number;
 
 /// Widest line.
-#[cfg(test)]
 const COLUMNS: usize = 79;
 
 /// One line for each figure: value, interval, number of samples, goal; no column for what no
 /// figure has, and nothing for no figure.
 pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
-    let mut out = String::new();
     let row = |figure: &Figure| {
         [
             printable(&figure.name).into_owned(),
@@ -27,18 +25,38 @@ pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
         ]
     };
     let rows: Vec<[String; 5]> = figures.iter().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
     let has_ends = figures.iter().any(|figure| figure.ends().is_some());
     let has_goals = rows.iter().any(|[.., goal]| !goal.is_empty());
     let goal = if has_goals { "goal" } else { "" };
-    let head = ["figure", "value", "95 % or [range]", "n", goal].map(str::to_owned);
-    let head = (!rows.is_empty()).then_some(head);
-    for [name, value, ends, n, goal] in head.into_iter().chain(rows) {
+    let ends = if has_ends { "95 % or [range]" } else { "" };
+    let head = ["figure", "value", ends, "n", goal].map(str::to_owned);
+    let lines: Vec<_> = std::iter::once(head).chain(rows).collect();
+    // As wide as what stands in them.
+    let wide = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let [longest, second, third, fourth, last] = [0, 1, 2, 3, 4].map(wide);
+    // A name for which there is no room has a line for itself.
+    let room = COLUMNS.saturating_sub(second + third + fourth + last + 4);
+    let first = longest.min(room);
+    let mut out = String::new();
+    for [name, value, ends, n, goal] in &lines {
         let ends = if has_ends {
-            format!("{ends:<20} ")
+            format!("{ends:<third$} ")
         } else {
             String::new()
         };
-        let line = format!("{name:<26} {value:>9} {ends}{n:>3} {goal}");
+        let name = if name.chars().count() > first {
+            let _ = writeln!(out, "{name}");
+            ""
+        } else {
+            name
+        };
+        let line = format!("{name:<first$} {value:>second$} {ends}{n:>fourth$} {goal}");
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -99,6 +117,28 @@ mod tests {
             assert!(line.chars().count() <= COLUMNS, "{line}");
         }
         assert!(table.contains("<=60k MISSED"), "{table}");
+    }
+
+    #[test]
+    fn columns_stand_below_each_other_whatever_a_figure_is_called() {
+        let long = "app_tailored_over_linux.memcached_get";
+        let figures = [figure("x", 5.0), figure(long, 1234.0)];
+        let text = table(&figures, &[], Kvm::None);
+        // The last column is set to the right.
+        let lengths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(lengths, [lengths[0]; 3], "{text}");
+        let line = text.lines().nth(2).unwrap_or_default();
+        assert!(
+            line.starts_with(&format!("{long}  1234 1111 .. 1357")),
+            "{text}"
+        );
+        let longer = "cpu_us_per_request.cloud_hypervisor.1000.of_all_that_there_were";
+        let goals = [Goal::on_any("x", 4.0)];
+        let text = table(&[figure("x", 5.0), figure(longer, 5.0)], &goals, Kvm::None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[2]), (4, longer), "{text}");
+        assert_eq!(lines[1].find("4.5 .."), lines[3].find("4.5 .."), "{text}");
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
     }
 
     #[test]

@@ -366,7 +366,7 @@ fn files(command: &str, directory: &Path) -> Section {
              runs side by side."
         ),
         html: format!(
-            "<ul>{}</ul>\n<pre>{}</pre>\n",
+            "<ul>{}</ul>\n<pre tabindex=\"0\">{}</pre>\n",
             here.into_iter().map(link).collect::<String>(),
             escape(command.trim_end())
         ),

@@ -50,11 +50,19 @@ pub(crate) fn table_of_html(
     };
     let class = |column| class_of(if is_of_words(column) { "words" } else { "" });
     let columns: Vec<(usize, String)> = shown.map(|column| (column, class(column))).collect();
-    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+    // What can be scrolled can be reached by the keyboard.
+    let mut out = String::from(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\">\
+         <table><thead><tr>",
+    );
     for (column, class) in &columns {
+        let label = match head[*column] {
+            "" => " aria-label=\"row\"",
+            _ => "",
+        };
         let _ = write!(
             out,
-            "<th scope=\"col\"{class}>{}</th>",
+            "<th scope=\"col\"{class}{label}>{}</th>",
             escape(head[*column])
         );
     }
@@ -131,6 +139,18 @@ mod tests {
             table.contains("<th scope=\"row\">b</th><td>-</td></tr>"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn a_table_is_reached_by_the_keyboard_and_each_head_has_a_name() {
+        let row = vec!["a".to_owned(), "1".to_owned()];
+        let table = table(&["", "p50"], &[row]);
+        assert!(
+            table.starts_with("<div class=\"scroll\" tabindex=\"0\""),
+            "{table}"
+        );
+        let heads = "<th scope=\"col\" aria-label=\"row\"></th><th scope=\"col\">p50</th>";
+        assert!(table.contains(heads), "{table}");
     }
 
     #[test]

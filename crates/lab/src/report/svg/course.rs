@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::scale::Scale;
-use super::{COLOURS, Drawing, Width, figure, legend_of, line};
+use super::{COLOURS, Drawing, Width, figure, legend_of_lines, line};
 use crate::figure::Figure;
 use crate::number::number;
 
@@ -59,7 +59,7 @@ pub fn course(columns: &[Column], series: &[Series<'_>], description: &str) -> S
         (BOTTOM + AXIS, drawing)
     });
     let names = series.iter().enumerate();
-    legend_of(names.map(|(index, one)| (index, one.name))) + &chart
+    legend_of_lines(names.map(|(index, one)| (index, one.name))) + &chart
 }
 
 /// Labels, and an upright line where no line goes on.

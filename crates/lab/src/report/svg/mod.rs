@@ -147,19 +147,31 @@ fn line(places: impl IntoIterator<Item = ((f64, f64), bool)>) -> String {
     path
 }
 
-/// A legend of series in the order of their colours.
+/// A legend of bars in the order of their colours.
 pub fn legend(names: &[&str]) -> String {
-    legend_of(names.iter().copied().enumerate())
+    legend_of(names.iter().copied().enumerate(), |colour| {
+        format!(
+            "<path class=\"area s{colour}\" d=\"M0 0H30V10H0Z\"/>\
+             <path class=\"line s{colour}\" d=\"M0 5H30\"/>"
+        )
+    })
 }
 
-/// A legend of series, each by the number of its colour.
-fn legend_of<'a>(series: impl Iterator<Item = (usize, &'a str)>) -> String {
+/// A legend of lines, each by the number of its colour.
+fn legend_of_lines<'a>(series: impl Iterator<Item = (usize, &'a str)>) -> String {
+    legend_of(series, |colour| {
+        format!("<path class=\"line dash s{colour}\" d=\"M0 5H30\"/>")
+    })
+}
+
+/// A legend with a sample of each series, as `draw` gives it for a colour.
+fn legend_of<'a>(
+    series: impl Iterator<Item = (usize, &'a str)>,
+    draw: impl Fn(usize) -> String,
+) -> String {
     let items = series.map(|(index, name)| {
-        let (colour, name) = (index % COLOURS, escape(name));
-        format!(
-            "<span><svg viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
-             <path class=\"line dash s{colour}\" d=\"M0 5H30\"/></svg>{name}</span>"
-        )
+        let (sample, name) = (draw(index % COLOURS), escape(name));
+        format!("<span><svg viewBox=\"0 0 30 10\" aria-hidden=\"true\">{sample}</svg>{name}</span>")
     });
     let items: String = items.collect();
     format!("<div class=\"legend\">{items}</div>\n")
@@ -168,6 +180,37 @@ fn legend_of<'a>(series: impl Iterator<Item = (usize, &'a str)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::{Figure, Statistic};
+
+    #[test]
+    fn a_legend_looks_like_what_it_is_of() {
+        let bars = legend(&["a", "b"]);
+        assert!(
+            bars.contains("class=\"area s1\"") && !bars.contains("dash"),
+            "{bars}"
+        );
+        let lines = legend_of_lines([(1, "b")].into_iter());
+        assert!(lines.contains("class=\"line dash s1\""), "{lines}");
+        // As they are drawn.
+        let figure = Figure::bare("", "us", 2.0, Statistic::Median, 1);
+        let bar = Bar {
+            label: "b".into(),
+            figure,
+            series: 1,
+        };
+        let drawn = super::bars(&[bar], "us", None, "x");
+        assert!(
+            drawn.contains("class=\"area s1\"") && !drawn.contains("dash"),
+            "{drawn}"
+        );
+        let series = Distribution::of(1, &[1.0, 2.0]);
+        let drawn = percentiles(&["a", "b"], &Vec::from_iter(series), "x");
+        assert_eq!(
+            drawn.matches("class=\"line dash s1\"").count(),
+            3,
+            "{drawn}"
+        );
+    }
 
     #[test]
     fn every_colour_is_a_lines_and_a_dots_in_the_pages_style() {

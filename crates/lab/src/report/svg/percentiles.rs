@@ -2,7 +2,7 @@
 //! HdrHistogram plots it, on a logarithmic latency axis.
 
 use super::scale::Scale;
-use super::{COLOURS, Drawing, figure, legend_of, line};
+use super::{COLOURS, Drawing, figure, legend_of_lines, line};
 use crate::number::number;
 
 const LEFT: f64 = 62.0;
@@ -72,7 +72,7 @@ pub fn percentiles(names: &[&str], series: &[Distribution], description: &str) -
         }
         (BOTTOM + AXIS, drawing)
     });
-    legend_of(present) + &chart
+    legend_of_lines(present) + &chart
 }
 
 /// Share beyond the last sample of `n`.
