@@ -32,6 +32,10 @@ pub fn reach<'a>(same: impl Iterator<Item = &'a Figure>) -> Option<(f64, f64)> {
     ends.reduce(|(low, high), (from, to)| (low.min(from), high.max(to)))
 }
 
+/// Values whose greatest is more than this of the least have a logarithmic axis: on a linear one
+/// the short bars would all look the same.
+const FAR: f64 = 30.0;
+
 /// The chart as a figure; nothing without bars. `same` is drawn as a band: how far arms that
 /// are the same differ.
 pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &str) -> String {
@@ -43,8 +47,14 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
     let low = |bar: &Bar| bar.figure.low.unwrap_or(bar.figure.value);
     let least = bars.iter().map(low).fold(f64::INFINITY, f64::min);
     let least = least.min(same.map_or(least, |same| same.0));
-    // Ratios far apart have a logarithmic axis, and all have a line at 1, where their bars begin.
+    // Ratios have a line at 1, where their bars begin.
     let is_ratio = unit.contains(" over ");
+    let is_log = are_far(bars) || (is_ratio && Scale::is_wide(least, greatest));
+    let unit = if is_log {
+        format!("{unit} (logarithmic)")
+    } else {
+        unit.to_owned()
+    };
     let greatest = if is_ratio {
         greatest.max(1.0)
     } else {
@@ -52,8 +62,11 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
     };
     figure(description, |width| {
         let right = width.units() - VALUE;
-        let x = if is_ratio && Scale::is_wide(least, greatest) {
-            Scale::log(least.min(1.0), greatest, (LABEL, right))
+        let x = if is_log && is_ratio {
+            Scale::log(positive(bars).min(1.0), greatest, (LABEL, right))
+        } else if is_log {
+            // The shortest bar is to be seen.
+            Scale::log(positive(bars) / 2.0, greatest, (LABEL, right))
         } else {
             Scale::linear(least.min(0.0), greatest, (LABEL, right))
         };
@@ -66,7 +79,7 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
         let ticks = x.ticks(width.of([8, 3])).into_iter();
         drawing.columns(ticks.map(|tick| (x.at(tick), number(tick))), (TOP, bottom));
         let middle = (f64::midpoint(LABEL, right), bottom + 32.0);
-        drawing.text(middle, "middle", unit);
+        drawing.text(middle, "middle", &unit);
         for (row, bar) in bars.iter().enumerate() {
             let from = if is_ratio { 1.0 } else { 0.0 };
             draw(&mut drawing, bar, x, from, TOP + ROW * (row as f64 + 0.5));
@@ -77,6 +90,23 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
         }
         (bottom + AXIS, drawing)
     })
+}
+
+/// Whether values are so far apart that the axis is logarithmic.
+fn are_far(bars: &[Bar]) -> bool {
+    let values = || bars.iter().map(|bar| bar.figure.value);
+    let least = values().fold(f64::INFINITY, f64::min);
+    let greatest = values().fold(0.0, f64::max);
+    least > 0.0 && greatest > FAR * least
+}
+
+/// The least end of an interval, or value, that a logarithmic axis has.
+fn positive(bars: &[Bar]) -> f64 {
+    let ends = bars.iter().flat_map(|bar| {
+        let low = bar.figure.low.unwrap_or(bar.figure.value);
+        [low, bar.figure.value]
+    });
+    ends.filter(|end| *end > 0.0).fold(f64::INFINITY, f64::min)
 }
 
 fn draw(drawing: &mut Drawing, bar: &Bar, x: Scale, from: f64, middle: f64) {
@@ -157,6 +187,28 @@ mod tests {
             (from.parse::<f64>().unwrap() - expected).abs() < 0.1,
             "{from}"
         );
+    }
+
+    #[test]
+    fn values_far_apart_have_a_logarithmic_axis_that_says_so() {
+        let chart = |values: &[f64]| {
+            let bar = |value: &f64| Bar {
+                label: "x".into(),
+                figure: Figure::bare("", "ns", *value, Statistic::Median, 7),
+                series: 0,
+            };
+            bars(&values.iter().map(bar).collect::<Vec<_>>(), "ns", None, "x")
+        };
+        let is_log = |chart: &str| chart.contains(">ns (logarithmic)<");
+        assert!(!is_log(&chart(&[100.0, 3000.0])) && !is_log(&chart(&[0.0, 3000.0])));
+        let far = chart(&[530.0, 95_053.0]);
+        assert!(is_log(&far), "{far}");
+        // The short bar is a seventh of the width, not a point.
+        let (_, dot) = far.split_once("cx=\"").unwrap();
+        let (across, _) = dot.split_once('"').unwrap();
+        let across: f64 = across.parse().unwrap();
+        let width = Width::Wide.units() - VALUE - LABEL;
+        assert!(across - LABEL > width / 7.0, "{across}");
     }
 
     #[test]
