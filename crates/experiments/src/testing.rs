@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
-use tare_lab::kit::{Depth, Entry, Experiment, Figure, Record};
+use tare_lab::kit::{Depth, Entry, Experiment, Figure, Record, of_figure};
 use tare_lab::results::Summary;
 use tare_lab::testing::{check, weigh_on};
 use tare_lab::{Files, WeighEnd, WeighRequest, WeighResult, rebuild};
@@ -69,6 +69,10 @@ impl Run {
 
     fn check(&self) {
         check(&self.entry, &self.text("summary.json"));
+        for figure in self.summary().figures {
+            let metric = of_figure(self.entry.metrics, &figure.name).unwrap();
+            assert_eq!(figure.unit, metric.unit, "{}", figure.name);
+        }
     }
 
     /// All that was planned was done.

@@ -1,11 +1,12 @@
 //! What holds for every experiment.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
-use tare_lab::kit::{Depth, Direction, Experiment, better};
+use tare_lab::kit::{Depth, Direction, Experiment, Metric, UNITS, better, of_figure};
 use tare_lab::results::{Status, summary};
 use tare_lab::{Files, KeptRun, WeighEnd, rebuild};
 use tare_machines::appliance::fake::Fault;
@@ -253,18 +254,46 @@ fn every_figure_of_a_kept_run_has_a_better_side() {
         let Ok(summary) = summary(&dir.join("summary.json")) else {
             continue;
         };
-        let is_here = ALL.iter().any(|entry| entry.name == summary.experiment);
-        for figure in summary.figures.iter().filter(|_| is_here) {
-            assert!(
-                better(ALL, &figure.name).is_some(),
-                "{}: {}",
-                dir.display(),
-                figure.name
-            );
+        let Some(entry) = ALL.iter().find(|entry| entry.name == summary.experiment) else {
+            continue;
+        };
+        for figure in &summary.figures {
+            let about = format!("{}: {}", dir.display(), figure.name);
+            assert!(better(ALL, &figure.name).is_some(), "{about}");
+            // In the unit of today, so that runs compare.
+            let metric = of_figure(entry.metrics, &figure.name);
+            assert!(metric.is_none_or(|it| it.unit == figure.unit), "{about}");
             seen += 1;
         }
     }
     assert!(seen > 1_000, "{seen} figures");
+}
+
+/// The unit that a word of a name says.
+fn unit_of(word: &str) -> Option<&str> {
+    match word {
+        "us" | "ns" | "ms" | "insns" | "bytes" => Some(word),
+        "instructions" => Some("insns"),
+        "kib" => Some("KiB"),
+        "mib" => Some("MiB"),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_unit_has_one_name_which_the_metrics_name_agrees_with() {
+    let mut units: BTreeMap<&str, &str> = BTreeMap::new();
+    for Metric { name, unit, .. } in ALL.iter().flat_map(|entry| entry.metrics) {
+        assert!(UNITS.contains(unit), "{name}: {unit:?}");
+        assert_eq!(units.insert(name, unit).unwrap_or(unit), *unit, "{name}");
+        let words: Vec<&str> = name.split('_').collect();
+        let expected = match words.as_slice() {
+            [.., "pct"] => Some("%"),
+            [.., "per", "s"] => Some("1/s"),
+            words => words.iter().find_map(|word| unit_of(word)),
+        };
+        assert!(expected.is_none_or(|it| it == *unit), "{name}: {unit}");
+    }
 }
 
 #[test]

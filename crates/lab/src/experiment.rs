@@ -296,10 +296,10 @@ impl Entry {
 
 /// Metrics of earlier versions: of figures in stored runs alone.
 const EARLIER: [Metric; 4] = [
-    Metric::less("aa_difference_pct", ""),
-    Metric::more("bytes_per_s", ""),
-    Metric::more("delivery_ratio", ""),
-    Metric::more("gbit_per_s", ""),
+    Metric::less("aa_difference_pct", "%"),
+    Metric::more("bytes_per_s", "1/s"),
+    Metric::more("delivery_ratio", "1"),
+    Metric::more("gbit_per_s", "Gbit/s"),
 ];
 
 /// The better side of a figure, by the metrics of these experiments; `None` for one of none.

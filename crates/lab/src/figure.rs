@@ -7,7 +7,7 @@ use tare_stats::{
     Estimated, Interval, count_interval, difference, mean_interval, quantile_interval, signed_rank,
 };
 
-use crate::metric::{Metric, of_figure};
+use crate::metric::{Metric, of_figure, unit_now};
 use crate::number::number;
 
 /// One figure of `summary.json`.
@@ -114,8 +114,8 @@ impl From<Stored> for Figure {
             .zip(stored.high)
             .filter(|_| spread != Spread::None);
         Self {
+            unit: unit_now(&stored.name, stored.unit),
             name: stored.name,
-            unit: stored.unit,
             value: stored.value,
             low: ends.map(|ends| ends.0),
             high: ends.map(|ends| ends.1),
@@ -516,8 +516,8 @@ mod tests {
         for value in [3.0, 1.0, 2.0, 9.0, 2.5, 2.6, f64::NAN] {
             samples.add("b", "us", value);
         }
-        samples.add("a", "pct", 1.0);
-        samples.add("a", "pct", 2.0);
+        samples.add("a", "%", 1.0);
+        samples.add("a", "%", 2.0);
         let figures = samples.figures();
         assert_eq!(figures[0].name, "b");
         assert_eq!((figures[0].value, figures[0].n), (2.55, 6));
@@ -552,6 +552,23 @@ mod tests {
         let old = r#"{"name":"x","unit":"s","value":2.0,"low":1.0,"high":3.0,"n":3}"#;
         let figure: Figure = serde_json::from_str(old).unwrap();
         assert_eq!(figure.spread, Spread::Range);
+    }
+
+    #[test]
+    fn units_of_earlier_versions_have_the_name_of_today() {
+        for (name, then, now) in [
+            ("image_bytes.debian", "B", "bytes"),
+            ("options.tailored", "", "1"),
+            ("exits_per_request", "exits", "1"),
+            ("instructions_per_io.cif1.off", "1", "insns"),
+            ("interrupts_per_io.cif1.off", "1", "1"),
+            ("cpu", "pct", "%"),
+            ("ratio.ffmpeg.vm.vanilla.1", "x", "x"),
+        ] {
+            let old = format!(r#"{{"name":"{name}","unit":"{then}","value":2.0,"n":1}}"#);
+            let figure: Figure = serde_json::from_str(&old).unwrap();
+            assert_eq!(figure.unit, now, "{name}");
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub mod kit {
     };
     pub use crate::goal::Goal;
     pub use crate::host::{CROWDED_PCT, HostFacts, sha256_of_text};
-    pub use crate::metric::{Direction, Metric, of_figure};
+    pub use crate::metric::{Direction, Metric, UNITS, of_figure};
     pub use crate::number::number;
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;

@@ -83,6 +83,24 @@ impl Metric {
     }
 }
 
+/// Units of metrics, one name for each. Counts, ratios and shares of one are `1`; of instructions,
+/// which are counted too, `insns`.
+pub const UNITS: [&str; 12] = [
+    "1", "%", "1/s", "Mbit/s", "ns", "us", "ms", "cycles", "insns", "bytes", "KiB", "MiB",
+];
+
+/// The name that a figure's unit has now: earlier versions had several for one.
+pub(crate) fn unit_now(figure: &str, unit: String) -> String {
+    let now = match unit.as_str() {
+        "" | "exits" => "1",
+        "B" => "bytes",
+        "pct" => "%",
+        "1" if figure.starts_with("instructions_per_") => "insns",
+        _ => return unit,
+    };
+    now.to_owned()
+}
+
 /// The metric that a figure is of, if it is one of these.
 pub fn of_figure(metrics: &[Metric], figure: &str) -> Option<Metric> {
     let mut metrics = metrics.iter();

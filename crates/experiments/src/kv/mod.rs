@@ -54,9 +54,9 @@ metrics! {
     TIMES_MEMCACHED: less("kv_get_times_memcached", "1");
     CPU: neither("kv_cpu_pct", "%");
     INSNS_PER_GET: less("kv_insns_per_get", "insns");
-    EXITS_PER_GET: less("kv_exits_per_get", "exits");
+    EXITS_PER_GET: less("kv_exits_per_get", "1");
     INSNS_PER_SET: less("kv_insns_per_set", "insns");
-    EXITS_PER_SET: less("kv_exits_per_set", "exits");
+    EXITS_PER_SET: less("kv_exits_per_set", "1");
 }
 
 const TARE: &str = "tare";
