@@ -38,10 +38,19 @@ pub(crate) fn csv(summary: &Summary) -> String {
     out
 }
 
-/// `metrics.txt`: the figures in OpenMetrics 1.0, for a store of time series.
+/// `metrics.txt`: the figures in OpenMetrics 1.0, for a store of time series. Depth and subject are
+/// labels: runs that differ in them do not compare. A label without a value is left out.
 pub(crate) fn metrics(summary: &Summary) -> String {
     let mut out = String::new();
-    let experiment = label(&summary.experiment);
+    let known = [
+        ("experiment", Some(&summary.experiment)),
+        ("depth", summary.depth.as_ref()),
+        ("subject", summary.subject.as_ref()),
+    ];
+    let labels = known
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name}=\"{}\",", label(value?))));
+    let labels: String = labels.collect();
     let mut family = |name: &str, help: &str, values: &dyn Fn(&Figure) -> Option<f64>| {
         let _ = writeln!(out, "# TYPE {name} gauge\n# HELP {name} {help}");
         for figure in &summary.figures {
@@ -49,7 +58,7 @@ pub(crate) fn metrics(summary: &Summary) -> String {
                 let (of, unit) = (label(&figure.name), label(&figure.unit));
                 let _ = writeln!(
                     out,
-                    "{name}{{experiment=\"{experiment}\",figure=\"{of}\",unit=\"{unit}\"}} {value}"
+                    "{name}{{{labels}figure=\"{of}\",unit=\"{unit}\"}} {value}"
                 );
             }
         }
@@ -211,6 +220,13 @@ mod tests {
         assert_eq!(text.matches("tare_goal_met{").count(), 1);
         assert!(text.ends_with("# EOF\n"));
         assert_eq!(text.matches("# TYPE").count(), 5);
+        let of_app = Summary {
+            depth: Some("quick".to_owned()),
+            subject: Some("a\"b".to_owned()),
+            ..summary
+        };
+        let labels = r#"tare_figure{experiment="vic",depth="quick",subject="a\"b",figure="iops""#;
+        assert!(metrics(&of_app).contains(labels), "{}", metrics(&of_app));
     }
 
     #[test]
