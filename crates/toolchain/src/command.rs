@@ -54,13 +54,30 @@ impl fmt::Display for StepError {
 
 impl std::error::Error for StepError {}
 
-/// The workspace's root.
+/// This crate's manifest below the workspace's root.
+const OWN: &str = "crates/toolchain/Cargo.toml";
+
+/// The workspace's root: that of the package which cargo runs, since a tree that was copied or moved
+/// with what it built has programs that were compiled elsewhere. Without cargo it is where this
+/// program was compiled.
 pub fn root() -> &'static Path {
-    const CRATE: &str = env!("CARGO_MANIFEST_DIR");
-    Path::new(CRATE)
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| root_of(std::env::var_os("CARGO_MANIFEST_DIR")))
+}
+
+/// The root above the package that runs, else above the one that was compiled, if it is there.
+fn root_of(runs: Option<OsString>) -> PathBuf {
+    const COMPILED: &str = env!("CARGO_MANIFEST_DIR");
+    let packages = runs.map(PathBuf::from).into_iter();
+    let mut roots = packages
+        .chain([PathBuf::from(COMPILED)])
+        .filter_map(|package| {
+            let mut above = package.ancestors();
+            above
+                .find(|dir| dir.join(OWN).is_file())
+                .map(Path::to_owned)
+        });
+    roots.next().unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// Where cargo puts what it builds, as cargo says: `CARGO_TARGET_DIR`, `CARGO_BUILD_TARGET_DIR` and
@@ -177,6 +194,24 @@ mod tests {
     #[test]
     fn the_root_has_the_workspaces_manifest() {
         assert!(root().join("Cargo.lock").is_file());
+    }
+
+    #[test]
+    fn a_copied_tree_is_its_own_root() {
+        let copy = tempfile::tempdir().unwrap();
+        let manifest = copy.path().join(OWN);
+        std::fs::create_dir_all(manifest.parent().unwrap()).unwrap();
+        std::fs::write(&manifest, "").unwrap();
+        // As cargo runs xtask, and this crate's program.
+        for package in ["xtask", "crates/toolchain"] {
+            let package = copy.path().join(package);
+            assert_eq!(root_of(Some(package.into())), copy.path());
+        }
+        // Other projects' packages are none of it.
+        let other = tempfile::tempdir().unwrap();
+        for runs in [None, Some(other.path().into())] {
+            assert_eq!(root_of(runs), root());
+        }
     }
 
     #[test]
