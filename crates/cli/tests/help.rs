@@ -117,6 +117,31 @@ fn completions_know_the_verbs() {
 }
 
 #[test]
+fn completions_know_the_values_of_closed_options() {
+    let place = TestDir::new();
+    let bash = place.run(&["completions", "bash"]);
+    for values in [
+        "lighttpd nginx redis memcached apache",
+        "bare container vm vm-container appliance",
+        "runc podman",
+        "memcached redis nginx go axum",
+    ] {
+        bash.expect(0, &format!("compgen -W \"{values}"));
+    }
+    for name in ["ffmpeg-many", "mpich-prime", "thin-lto"] {
+        bash.expect(0, name);
+    }
+    // A file is as good as a name.
+    let own = ["weigh", "platforms", "--workload", "own.toml"];
+    let wrong = [&own[..], &["--budget", "x"]].concat();
+    let said = place.run(&wrong).err;
+    assert!(
+        said.contains("--budget") && !said.contains("own.toml"),
+        "{said}"
+    );
+}
+
+#[test]
 fn manual_pages_are_written_for_each_verb() {
     let place = TestDir::new();
     place.run(&["man"]).expect(0, ".TH tare 1");

@@ -3,6 +3,7 @@
 
 mod machines;
 mod observe;
+mod offered;
 mod place;
 mod run;
 mod scaffold;

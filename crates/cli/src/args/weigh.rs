@@ -4,12 +4,15 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::StringValueParser;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 use tare_experiments::{AppsOptions, TailorOptions};
 use tare_lab::kit::{Depth, Entry, Experiment, Make};
-use tare_platforms_study::PlatformOptions;
+use tare_platforms_study::{ContainerEngine, Platform, PlatformOptions};
+use tare_tailor::cut::Cut;
 
+use super::offered::offered;
 use crate::experiments::known;
 
 /// `tare weigh`.
@@ -170,13 +173,26 @@ struct TailorArgs {
     /// Example application: lighttpd, nginx, redis, memcached, apache,
     /// haproxy, nginx-workers, python, go, axum, postgres
     /// [default: lighttpd]
-    #[arg(long, value_name = "NAME")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = offered(TailorOptions::applications, StringValueParser::new()),
+        hide_possible_values = true
+    )]
     app: Option<String>,
     /// Measure what each cut saves, or each of these cuts: count instructions with the
     /// cut alone and with all cuts but it. Builds a kernel for each, in minutes if it is
     /// not cached [default: all with --full, else none]
-    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
-    cuts: Option<Vec<tare_tailor::cut::Cut>>,
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        value_parser = offered(cuts, |name: &str| name.parse::<Cut>()),
+        hide_possible_values = true
+    )]
+    cuts: Option<Vec<Cut>>,
     /// Also measure a kernel with Firecracker's guest configuration, which is
     /// microvm-kernel-ci-x86_64-6.1.config in its sources. Repeatable, for versions that
     /// have PCI in pcie.config: a later file wins. Later runs use the cached kernel
@@ -205,7 +221,12 @@ impl OwnArgs for TailorArgs {
 struct AppsArgs {
     /// Also measure APP in a Linux guest with a tailored kernel: FILE, or the one that
     /// tare weigh tailor --app APP built; repeatable, one for each application
-    #[arg(long = "kernel", value_name = "APP[=FILE]", value_parser = app_and_file)]
+    #[arg(
+        long = "kernel",
+        value_name = "APP[=FILE]",
+        value_parser = offered(AppsOptions::applications, app_and_file),
+        hide_possible_values = true
+    )]
     kernels: Vec<(String, Option<PathBuf>)>,
 }
 
@@ -214,6 +235,23 @@ impl OwnArgs for AppsArgs {
         let kernels = self.kernels;
         AppsOptions { kernels }.planned(depth)
     }
+}
+
+fn cuts() -> Vec<&'static str> {
+    Cut::ALL.map(Cut::name).to_vec()
+}
+
+fn platforms() -> Vec<&'static str> {
+    Platform::ALL.map(Platform::name).to_vec()
+}
+
+fn container_engines() -> Vec<&'static str> {
+    let all = [ContainerEngine::Runc, ContainerEngine::Podman];
+    all.map(ContainerEngine::name).to_vec()
+}
+
+fn experiments() -> Vec<&'static str> {
+    known().iter().map(|entry| entry.name).collect()
 }
 
 /// A name, and a path if there is one.
@@ -275,7 +313,13 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) page: bool,
     /// Draw the figures of an experiment over its stored runs
-    #[arg(long, value_name = "EXPERIMENT", conflicts_with = "page")]
+    #[arg(
+        long,
+        value_name = "EXPERIMENT",
+        conflicts_with = "page",
+        value_parser = offered(experiments, StringValueParser::new()),
+        hide_possible_values = true
+    )]
     pub(crate) history: Option<String>,
     /// With --history: draw only figures whose names begin with NAME [default: all]
     #[arg(
@@ -295,18 +339,35 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 struct PlatformArgs {
     /// Workload by name or file; repeatable [default: all that --quick or --full includes]
-    #[arg(long = "workload", value_name = "NAME|FILE.toml")]
+    #[arg(
+        long = "workload",
+        value_name = "NAME|FILE.toml",
+        value_parser = offered(Platform::workloads, StringValueParser::new()),
+        hide_possible_values = true
+    )]
     workloads: Vec<String>,
     /// Platform: bare, container, vm, vm-container or appliance; repeatable. Costs are relative to
     /// bare [default: all]
-    #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
-    platforms: Vec<tare_platforms_study::Platform>,
+    #[arg(
+        long = "platform",
+        value_name = "NAME",
+        conflicts_with = "merge",
+        value_parser = offered(platforms, |name: &str| name.parse::<Platform>()),
+        hide_possible_values = true
+    )]
+    platforms: Vec<Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     sizes: Vec<u32>,
     /// Program that starts containers; podman uses runc underneath
-    #[arg(long, value_name = "runc|podman", default_value = "runc")]
-    container_engine: tare_platforms_study::ContainerEngine,
+    #[arg(
+        long,
+        value_name = "runc|podman",
+        default_value = "runc",
+        value_parser = offered(container_engines, |name: &str| name.parse::<ContainerEngine>()),
+        hide_possible_values = true
+    )]
+    container_engine: ContainerEngine,
     /// Continue the run record in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     resume: Option<PathBuf>,

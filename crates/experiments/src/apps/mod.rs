@@ -117,6 +117,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Names of its applications.
+    pub fn applications() -> Vec<&'static str> {
+        SERVICES.iter().map(|service| service.name).collect()
+    }
+
     /// The experiment with these options.
     pub fn planned(self, depth: Depth) -> Box<dyn Experiment> {
         Box::new(Apps {

@@ -65,6 +65,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Names of the example applications.
+    pub fn applications() -> Vec<&'static str> {
+        catalog::names()
+    }
+
     /// The experiment with these options.
     pub fn planned(self, depth: Depth) -> Box<dyn Experiment> {
         Box::new(Tailor::new(depth, self))

@@ -220,7 +220,7 @@ const ALL: &[Entry] = &[
 ];
 
 /// Names of the applications.
-pub(crate) fn names() -> Vec<&'static str> {
+pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|entry| entry.name).collect()
 }
 

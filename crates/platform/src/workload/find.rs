@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{ParseError, Workload, parse};
+use crate::place::Platform;
 
 /// Name and text of those that came with Tare.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/workloads.rs"));
@@ -44,6 +45,13 @@ pub enum FindError {
 /// Names of all workloads.
 pub fn known() -> Vec<String> {
     texts().into_keys().collect()
+}
+
+impl Platform {
+    /// Names of the workloads that came with Tare, by which platforms are compared.
+    pub fn workloads() -> Vec<&'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name).collect()
+    }
 }
 
 /// The workload of this name, or in this file.
