@@ -1,4 +1,4 @@
-//! Decision rules, pure: poller idleness, spin before halt, halt polling,
+//! Decision rules, pure: poller idleness, spin before halt, looks before a sleep, halt polling,
 //! interrupt coalescing, limits of disks and networks, placement on CPUs.
 //!
 //! Host and guest share these rules, so that what is simulated and measured on
@@ -15,6 +15,7 @@ pub mod coalesce;
 pub mod early_timer;
 pub mod halt;
 pub mod limit;
+pub mod looks;
 pub mod placement;
 pub mod poller;
 pub mod spin;

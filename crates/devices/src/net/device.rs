@@ -10,7 +10,9 @@ use super::receive::Buffers;
 use super::{Link, LinkError, NetCounters, QUEUE_SIZE, RX, TX};
 use crate::CounterSource;
 use crate::clock::{Clock, MonotonicClock};
-use crate::virtio::{Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice};
+use crate::virtio::{
+    Chain, DeviceKind, Interest, Look, Progress, QueueError, Queues, VirtioDevice,
+};
 
 const LINK_UP: u16 = 1;
 
@@ -46,6 +48,10 @@ pub struct Net<L> {
     pub(super) tx_blocked: bool,
     /// The last batch ended before the transmit queue did.
     pub(super) tx_unfinished: bool,
+    /// The I/O thread looks at the transmit queue again by itself.
+    pub(super) is_looked_at: bool,
+    /// Frames that left the transmit queue.
+    pub(super) tx_taken: u64,
     pub(super) limiter: Limiter,
     config_changed: bool,
     pub(super) counters: Arc<NetCounters>,
@@ -71,6 +77,8 @@ impl<L: Link> Net<L> {
             rx_starved: false,
             tx_blocked: false,
             tx_unfinished: false,
+            is_looked_at: false,
+            tx_taken: 0,
             config_changed: false,
             counters: Arc::default(),
             chain: Chain::default(),
@@ -211,6 +219,7 @@ impl<L: Link> VirtioDevice for Net<L> {
         self.rx_starved = false;
         self.tx_blocked = false;
         self.tx_unfinished = false;
+        self.is_looked_at = false;
         self.limiter.forget();
     }
 
@@ -224,6 +233,17 @@ impl<L: Link> VirtioDevice for Net<L> {
             }
             _ => Ok(Progress::Done),
         }
+    }
+
+    fn look(&mut self, look: Look, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.is_looked_at = look == Look::Again;
+        let before = self.tx_taken;
+        let progress = self.process(TX, queues)?;
+        Ok(if self.tx_taken == before {
+            progress
+        } else {
+            Progress::More
+        })
     }
 
     fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {

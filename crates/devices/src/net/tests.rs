@@ -8,7 +8,7 @@ use tare_policy::limit::NetLimits;
 
 use super::*;
 use crate::virtio::driver::{BUFFERS, Driver, MockMachine, Ring, WRITE, get, put, take};
-use crate::virtio::{Interest, Progress};
+use crate::virtio::{Interest, Look, Progress};
 
 mod limits;
 mod receive;

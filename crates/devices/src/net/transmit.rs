@@ -68,6 +68,7 @@ impl<L: Link> Net<L> {
             };
             match sent {
                 Sent::Taken => {
+                    self.tx_taken = self.tx_taken.wrapping_add(1);
                     // Whatever happened to the frame, it took host time.
                     let bytes = self.chain.readable_len().saturating_sub(HEADER_LEN);
                     self.limiter.tx.take(now_ns, bytes);
@@ -77,6 +78,7 @@ impl<L: Link> Net<L> {
                     self.counters.tx_backpressure.increment();
                     return Ok(Progress::Done);
                 }
+                Sent::Empty if self.is_looked_at => return Ok(Progress::Done),
                 Sent::Empty if queue.enable_notification(memory)? => {
                     queue.disable_notification(memory)?;
                 }

@@ -23,6 +23,15 @@ impl Progress {
     }
 }
 
+/// How the I/O thread looks for work of which no notification told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It looks again later: the driver need not notify it until then.
+    Again,
+    /// It sleeps then, until it is notified.
+    Last,
+}
+
 /// What to wait for on a descriptor: a device's interest in its backend. When it is ready,
 /// [`super::VirtioPci::backend_ready`] follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +126,12 @@ pub trait VirtioDevice: Send {
 
     /// The driver notified queue `index`.
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError>;
+
+    /// The I/O thread looks whether the driver has offered something. `More` if it had.
+    fn look(&mut self, look: Look, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        let _ = (look, queues);
+        Ok(Progress::Done)
+    }
 
     /// The backend's descriptor is ready.
     fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {

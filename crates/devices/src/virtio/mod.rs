@@ -37,7 +37,7 @@ mod transport;
 pub use chain::{Chain, Span};
 pub(crate) use chain::{copy_from, copy_to};
 pub use counters::{TransportCounters, VirtioCounters};
-pub use device::{DeviceKind, Interest, Progress, Queues, VirtioDevice};
+pub use device::{DeviceKind, Interest, Look, Progress, Queues, VirtioDevice};
 pub use inflight::InflightLog;
 pub use queue::{Decision as InterruptDecision, Virtqueue};
 pub use queue_error::QueueError;

@@ -11,7 +11,7 @@ use super::layout::{self, BAR_LEN, Capabilities, NOTIFY, NOTIFY_MULTIPLIER};
 use super::negotiation::{DRIVER_OK, Negotiation};
 use super::queue::Decision;
 use super::{
-    DEVICE_BASE, Interest, NO_VECTOR, Progress, QueueError, QueueSettings, Queues, VENDOR,
+    DEVICE_BASE, Interest, Look, NO_VECTOR, Progress, QueueError, QueueSettings, Queues, VENDOR,
     VirtioDevice, Virtqueue,
 };
 use crate::pci::{Bar, ConfigSpace, Identity, Msix, MsixDelivery};
@@ -117,6 +117,12 @@ impl<D: VirtioDevice> VirtioPci<D> {
             self.counters.notifications.increment();
         }
         progress
+    }
+
+    /// I/O thread: it has no work, and looks for some ([`VirtioDevice::look`]). After [`Look::Again`] it
+    /// does not sleep without [`Look::Last`].
+    pub fn look(&mut self, look: Look) -> Progress {
+        self.work(|device, queues| device.look(look, queues))
     }
 
     /// I/O thread: the backend's descriptor is ready in a direction that

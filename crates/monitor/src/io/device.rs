@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tare_devices::virtio::{Progress, VirtioDevice, VirtioPci};
+use tare_devices::virtio::{Look, Progress, VirtioDevice, VirtioPci};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::inherit::borrow;
@@ -20,6 +20,12 @@ pub trait QueueWork: Send {
     fn notified(&self, queue: u16) -> Progress;
     /// The backend is ready.
     fn backend_ready(&self) -> Progress;
+    /// The thread has no work, and looks for some; `More` if there was. After [`Look::Again`] it does not
+    /// sleep without [`Look::Last`].
+    fn look(&self, look: Look) -> Progress {
+        let _ = look;
+        Progress::Done
+    }
     /// What to watch the backend's descriptor for.
     fn interest(&self) -> Interest;
     /// When held completions must be delivered (`CLOCK_MONOTONIC`, ns).
@@ -37,6 +43,10 @@ impl<D: VirtioDevice> QueueWork for Arc<Mutex<VirtioPci<D>>> {
 
     fn backend_ready(&self) -> Progress {
         lock(self).backend_ready()
+    }
+
+    fn look(&self, look: Look) -> Progress {
+        lock(self).look(look)
     }
 
     fn interest(&self) -> Interest {
@@ -149,6 +159,15 @@ impl IoDevice {
             (None, Some(backend)) => backend.pending = true,
             (None, None) => {}
         }
+    }
+
+    /// Looks for work of which no event told; whether there was any.
+    pub(super) fn look(&mut self, look: Look, poll: &Poll) -> io::Result<bool> {
+        let found = self.work.look(look) == Progress::More;
+        if found {
+            self.watch_backend(poll)?;
+        }
+        Ok(found)
     }
 
     /// Does one piece of each marked work, then watches the backend as the device requests.

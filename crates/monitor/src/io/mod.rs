@@ -7,6 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use tare_devices::blk::{Clock as _, MonotonicClock};
+use tare_devices::virtio::Look;
+use tare_policy::looks::Looks;
 use vmm_sys_util::eventfd::EventFd;
 
 pub use device::{IoDevice, QueueWork};
@@ -38,6 +40,9 @@ pub struct IoLoop {
     devices: Vec<IoDevice>,
     console: Arc<Console>,
     input: Option<Input>,
+    looks: Looks,
+    /// Devices rely on further looks.
+    is_looking: bool,
     /// Watched as long as it is open.
     _stop: EventFd,
 }
@@ -67,6 +72,8 @@ impl IoLoop {
             devices,
             console,
             input,
+            looks: Looks::new(),
+            is_looking: false,
             _stop: stop,
         })
     }
@@ -77,7 +84,11 @@ impl IoLoop {
         // A regular file is always readable, and epoll refuses it.
         self.console_input(Input::resume)?;
         loop {
-            self.poll.wait(&mut ready, self.timeout())?;
+            let wait = self.rest()?;
+            self.poll.wait(&mut ready, wait)?;
+            if !ready.is_empty() {
+                self.looks.worked();
+            }
             for token in ready.drain(..) {
                 match token {
                     STOP => return Ok(()),
@@ -99,6 +110,40 @@ impl IoLoop {
                 }
             }
         }
+    }
+
+    /// How long to wait, after a look for further work where looks pay.
+    fn rest(&mut self) -> io::Result<Wait> {
+        let wait = self.timeout();
+        if wait == Wait::No {
+            return Ok(wait);
+        }
+        if self.looks.again() {
+            // Whoever makes the work may wait for this CPU.
+            std::thread::yield_now();
+            self.is_looking = true;
+            if self.look(Look::Again)? {
+                self.looks.worked();
+            }
+            return Ok(Wait::No);
+        }
+        // From here on devices ask for notifications again, and may have something by then.
+        if self.is_looking {
+            self.is_looking = self.look(Look::Last)?;
+            if self.is_looking {
+                self.looks.worked();
+                return Ok(Wait::No);
+            }
+        }
+        Ok(self.timeout())
+    }
+
+    fn look(&mut self, look: Look) -> io::Result<bool> {
+        let mut found = false;
+        for device in &mut self.devices {
+            found |= device.look(look, &self.poll)?;
+        }
+        Ok(found)
     }
 
     /// How long to wait: forever if there is no work and nothing is held.
@@ -137,5 +182,94 @@ impl IoLoop {
         if let Some(device) = self.devices.get_mut(number) {
             device.event(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+
+    use tare_control::console_log::ConsoleLog;
+    use tare_devices::serial::{IrqLine, SerialPort};
+    use tare_devices::virtio::Progress;
+
+    use super::*;
+    use crate::console::log::SharedLog;
+    use crate::console::output::Output;
+    use crate::poll::Interest;
+    use crate::wiring::eventfd;
+
+    /// Tells what the thread does; a look finds something as often as it says.
+    struct Told {
+        turns: Sender<()>,
+        looks: Arc<Mutex<Vec<Look>>>,
+        finds: Mutex<u32>,
+    }
+
+    impl QueueWork for Told {
+        fn notified(&self, _queue: u16) -> Progress {
+            self.turns.send(()).unwrap();
+            Progress::Done
+        }
+
+        fn backend_ready(&self) -> Progress {
+            Progress::Done
+        }
+
+        fn look(&self, look: Look) -> Progress {
+            self.looks.lock().unwrap().push(look);
+            let mut left = self.finds.lock().unwrap();
+            if *left == 0 {
+                return Progress::Done;
+            }
+            *left -= 1;
+            Progress::More
+        }
+
+        fn interest(&self) -> Interest {
+            Interest::default()
+        }
+    }
+
+    #[test]
+    fn the_thread_does_not_sleep_on_a_device_that_relies_on_further_looks() {
+        let (turns, turned) = channel();
+        let looks = Arc::new(Mutex::new(Vec::new()));
+        let told = Told {
+            turns,
+            looks: Arc::clone(&looks),
+            finds: Mutex::new(20),
+        };
+        let event = Arc::new(eventfd().unwrap());
+        let devices = vec![IoDevice::new(Box::new(told), &[Arc::clone(&event)], None)];
+        let stop = eventfd().unwrap();
+        let log = ConsoleLog::new(tempfile::tempfile().unwrap()).unwrap();
+        let output = Output::new(SharedLog::new(log), None);
+        let port = SerialPort::new(IrqLine(eventfd().unwrap()), output);
+        let console = Arc::new(Console::new(port, eventfd().unwrap()));
+        let io = IoLoop::new(
+            devices,
+            console,
+            ConsoleInput::None,
+            stop.try_clone().unwrap(),
+        );
+        let mut io = io.unwrap();
+        let thread = std::thread::spawn(move || io.run());
+        // Looks are tried once in 64 turns.
+        for _ in 0..200 {
+            event.write(1).unwrap();
+            turned.recv().unwrap();
+        }
+        // Now it sleeps, some time after its last look.
+        let sleeps = || looks.lock().unwrap().last() == Some(&Look::Last);
+        let sleeps = (0..10_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            sleeps()
+        });
+        stop.write(1).unwrap();
+        thread.join().unwrap().unwrap();
+        let looks = looks.lock().unwrap();
+        assert!(sleeps && looks.contains(&Look::Again), "{looks:?}");
     }
 }

@@ -37,6 +37,37 @@ fn a_batch_is_flushed_once_and_interrupts_once() {
 }
 
 #[test]
+fn between_looks_no_notification_is_wanted_and_the_last_one_asks_for_them_again() {
+    for features in [0, EVENT_IDX] {
+        let machine = machine(LinkOffload::None);
+        let (_rx, mut tx) = start(&machine, features);
+        let look = |look| machine.io(|device| device.look(look));
+        let at_first = machine.counter("notifications");
+        send(&machine, &mut tx, NetHeader::default(), &frame(1, 60));
+        assert_eq!(notified(&machine, TX), Progress::Done);
+        assert_eq!(look(Look::Again), Progress::Done);
+        let before = tx.available_index;
+        send(&machine, &mut tx, NetHeader::default(), &frame(2, 60));
+        // An event index that the driver has seen holds for the next frame.
+        assert_eq!(tx.notification_wanted(before), features == EVENT_IDX);
+        assert_eq!(look(Look::Again), Progress::More);
+        // What is sent meanwhile by an event keeps that up.
+        send(&machine, &mut tx, NetHeader::default(), &frame(3, 60));
+        assert_eq!(ready(&machine), Progress::Done);
+        let before = tx.available_index;
+        send(&machine, &mut tx, NetHeader::default(), &frame(4, 60));
+        assert!(!tx.notification_wanted(before));
+        assert_eq!(look(Look::Last), Progress::More);
+        assert_eq!(look(Look::Last), Progress::Done);
+        assert_eq!(sent(&machine).len(), 4);
+        let before = tx.available_index;
+        send(&machine, &mut tx, NetHeader::default(), &frame(5, 60));
+        assert!(tx.notification_wanted(before));
+        assert_eq!(machine.counter("notifications") - at_first, 1);
+    }
+}
+
+#[test]
 fn a_blocked_link_holds_frames_back_in_order() {
     for features in [0, EVENT_IDX] {
         let machine = machine(LinkOffload::None);
