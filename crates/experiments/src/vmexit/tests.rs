@@ -75,7 +75,7 @@ fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
     );
     let html = run.text("report.html");
     assert!(html.contains("Not measured: hypercall: no such instruction."));
-    assert!(html.contains("costs 1000 (-) ns where the kernel serves it"));
+    assert!(html.contains("costs 1000 (no interval) ns where the kernel serves it"));
     run.nothing_is_left();
 }
 

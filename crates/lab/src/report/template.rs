@@ -22,7 +22,7 @@
 //! `{x}` is what the code gives under that name, else the figure's value. `{x:text}` has its
 //! interval, `{x:round}` no decimals, `{x:2}` two. `{a / b}` and `{a - b}` are of two figures of
 //! separate machines, whose intervals give theirs: `{a / b:text}` is `1.2 (1.1 .. 1.3)`, or
-//! `1.2 (-)` where one of them has none. `{a * 0.001}` is in another unit. A sentence that lacks
+//! `1.2 (no interval)` where one of them has none. `{a * 0.001}` is in another unit. A sentence that lacks
 //! a value is left out, a cell has a dash, and a row is left out where all its figures are
 //! missing. Names that are neither given nor of a metric fail the test of all reports.
 
@@ -242,9 +242,10 @@ impl<'a> Template<'a> {
         let (expression, form) = name.split_once(':').unwrap_or((name, ""));
         let is_of_two = expression.contains(" / ") || expression.contains(" - ");
         let text = self.figure(expression).map(|figure| match form {
-            "text" if is_of_two => {
-                format!("{} ({})", number(figure.value), figure.ends_text())
-            }
+            "text" if is_of_two => match figure.ends() {
+                Some(_) => figure.text(),
+                None => format!("{} (no interval)", number(figure.value)),
+            },
             "text" => figure.text(),
             "round" => number(figure.value.round()),
             decimals => match decimals.parse() {
@@ -448,8 +449,8 @@ in two lines.
         let times = text("{exit_ns.user / exit_ns.kernel:text}");
         assert_eq!(times, "4 (3.877 .. 4.131)");
         for (expression, expected) in [
-            ("{exit_ns.user / exit_ns.once:text}", "8 (-)"),
-            ("{exit_ns.user - exit_ns.once:text}", "35 (-)"),
+            ("{exit_ns.user / exit_ns.once:text}", "8 (no interval)"),
+            ("{exit_ns.user - exit_ns.once:text}", "35 (no interval)"),
             ("{exit_ns.user * 0.001:text}", "0.04 (0.0397 .. 0.0403)"),
             ("{exit_ns.once * 0.001:text}", "0.005"),
             ("{exit_ns.user / exit_ns.kernel:2}", "4"),
