@@ -1,5 +1,5 @@
-//! Waits for QEMU: ends with its status, passes signals on to it or to the guest's command, and removes the run directory. In the
-//! background a process of `tare` does nothing else.
+//! Waits for QEMU: ends with its status, passes signals on to it or to the guest's command, and removes
+//! the run directory. In the background a process of `tare` does nothing else.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

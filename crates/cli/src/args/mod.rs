@@ -50,7 +50,8 @@ pub(crate) enum Verb {
     /// Start a virtual machine: an appliance, a Linux program, or a Linux guest
     ///
     /// In the foreground the terminal is the guest's serial console (a program has its
-    /// standard streams), and Ctrl-C ends the machine. Without /dev/kvm the same image
+    /// standard streams). Ctrl-C ends an appliance, and is a signal to a program or a
+    /// Linux guest's command; Ctrl-\ ends a Linux guest. Without /dev/kvm the same image
     /// runs in QEMU, which is slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
     /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
     /// If IMAGE is a directory with an appliance's crate (tare new), tare builds the
