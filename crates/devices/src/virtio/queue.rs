@@ -16,6 +16,9 @@ use super::descriptors::Descriptors;
 use super::{Chain, InflightLog, QueueError};
 use crate::GuestRam;
 
+/// How far back an index is that has passed, whatever the driver has added: the half of all.
+const PASSED: u16 = 1 << 15;
+
 /// Whether completions cause an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -199,6 +202,14 @@ impl Virtqueue {
 
     /// Suppresses notifications while work goes on.
     pub(crate) fn disable_notification(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
+        if self.event_idx {
+            // An index that has passed, so that the driver's next one does not (2.7.10): virtio-queue leaves
+            // the last one, by which the driver notifies a device that works already.
+            let passed = self.queue.next_avail().wrapping_sub(PASSED).to_le();
+            let event = self.used(4 + 8 * u64::from(self.queue.size()));
+            memory.store(passed, event, Ordering::Relaxed)?;
+            return Ok(());
+        }
         let told = self.queue.disable_notification(memory);
         told.map_err(QueueError::Ring)
     }

@@ -88,6 +88,11 @@ impl IoLoop {
             self.poll.wait(&mut ready, wait)?;
             if !ready.is_empty() {
                 self.looks.worked();
+                if self.looks.follow() {
+                    // From here on no notification tells what a look finds.
+                    self.is_looking = true;
+                    self.look(Look::Again)?;
+                }
             }
             for token in ready.drain(..) {
                 match token {
@@ -254,7 +259,7 @@ mod tests {
             ConsoleInput::None,
             stop.try_clone().unwrap(),
         );
-        let mut io = io.unwrap();
+        let io = io.unwrap();
         let thread = std::thread::spawn(move || io.run());
         // Looks are tried once in 64 turns.
         for _ in 0..200 {
