@@ -296,7 +296,7 @@ fn only_a_program_gets_signals() {
     let refused = place.run(&["kill", "--signal", "HUP", "web"]);
     refused.expect(
         2,
-        "\"web\" gets no signals: only programs in Tare's own monitor do",
+        "\"web\" gets no signals: only programs and commands of Linux guests do, once they run",
     );
     place.run(&["kill", "web"]).expect(0, "");
     assert_ne!(end(child).code, Some(0));

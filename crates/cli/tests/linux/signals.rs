@@ -190,8 +190,8 @@ fn keys_of_a_terminal_are_for_what_is_in_the_foreground_of_the_guests() {
     prints("after-130");
     thread::sleep(Duration::from_secs(1));
     presses(b"\x03");
-    prints("again-130");
-    assert_eq!(log().matches("the shell too").count(), 2, "{}", log());
-    end(terminal).expect(9, "");
+    let ended = end(terminal);
+    ended.expect(9, "again-130");
+    assert_eq!(ended.out.matches("the shell too").count(), 2, "{ended:#?}");
     assert!(place.run_directories().is_empty());
 }

@@ -78,7 +78,10 @@ fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
                 }
             };
             let equal = found(1.0, RUNS, draw);
-            assert!(equal.iter().all(|found| *found <= 5), "{about}: {equal:?}");
+            // Five in a hundred at most. Of all draws, since one hundred of them has six now and then at
+            // a rate of two, as Cassandra's noise on two CPUs gives, where it varies by a half.
+            let alarms = equal.iter().sum::<usize>();
+            assert!(alarms <= 5 * equal.len(), "{about}: {equal:?}");
             let Some((enough, _)) = instrument::runs_to_find(&data, &workload) else {
                 println!("{about}: 5 % is not found");
                 continue;
