@@ -36,7 +36,7 @@ impl Events {
     pub(crate) fn watch() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let signals = FORWARDED.iter().chain(&[SIGCHLD]);
-        let own = SignalDelivery::with_pipe(read, write, SignalOnly::default(), signals)?;
+        let own = SignalDelivery::with_pipe(read, write, SignalOnly, signals)?;
         Ok(Self { own, host: None })
     }
 

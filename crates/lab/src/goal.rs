@@ -149,7 +149,7 @@ impl JudgedGoal {
 }
 
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
-/// the ends of the interval, which is a step wide at least ([`Figure::known_within`]). A range
+/// the ends of the interval, which is a step wide at least (`Figure::known_within`). A range
 /// of few samples decides nothing: of two samples both lie on the same side of the true median
 /// half of the time.
 pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedGoal> {
