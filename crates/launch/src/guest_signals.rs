@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use tare_abi::streams::KEY;
 use tare_host::child::take_inherited;
-use tare_host::end_requests::{EndRequests, Turn};
+use tare_host::end_requests::{EndRequests, Keys, Turn};
 use tare_host::signal_number::SignalNumber;
 
 /// Requests to end the command with its own stop signal: `tare stop`. It comes again each second, which
@@ -32,16 +32,6 @@ pub(crate) struct GuestSignals {
     pub(crate) keys: Keys,
 }
 
-/// What a key of the terminal means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Keys {
-    /// The guest has the terminal as its console: Ctrl-C is for what is in its foreground, as often as it is
-    /// typed, and Ctrl-\\ ends the machine.
-    Consoles,
-    /// They are signals as all others.
-    Signals,
-}
-
 /// What a signal becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -58,7 +48,6 @@ pub(crate) enum Fate {
 pub(crate) struct Passing {
     socket: OwnedFd,
     stop: SignalNumber,
-    keys: Keys,
     requests: EndRequests,
     is_heard: bool,
 }
@@ -69,8 +58,7 @@ impl GuestSignals {
         Ok(Passing {
             socket: take_inherited(self.socket)?,
             stop: self.stop,
-            keys: self.keys,
-            requests: EndRequests::default(),
+            requests: EndRequests::new(self.keys),
             is_heard: false,
         })
     }
@@ -86,17 +74,19 @@ impl Passing {
                 _ => Fate::Ends,
             };
         }
-        match (signal, self.keys) {
-            (SIGINT, Keys::Consoles) => self.send(SIGINT as u8 | KEY, Fate::Passed),
-            (SIGQUIT, Keys::Consoles) => Fate::Ends,
-            (SIGINT | SIGTERM, _) => match self.requests.next(signal, now) {
-                Turn::Programs => self.send(signal as u8, Fate::Asked),
-                Turn::Same => Fate::Asked,
-                Turn::Ends => Fate::Ends,
-            },
-            (STOP, _) if self.requests.ask() => self.send(self.stop.into(), Fate::Asked),
-            (STOP, _) => Fate::Asked,
-            _ => self.send(signal as u8, Fate::Passed),
+        if signal == STOP {
+            return if self.requests.ask() {
+                self.send(self.stop.into(), Fate::Asked)
+            } else {
+                Fate::Asked
+            };
+        }
+        match self.requests.next(signal, now) {
+            Turn::Foregrounds => self.send(signal as u8 | KEY, Fate::Passed),
+            Turn::Passed => self.send(signal as u8, Fate::Passed),
+            Turn::Programs => self.send(signal as u8, Fate::Asked),
+            Turn::Same => Fate::Asked,
+            Turn::Ends => Fate::Ends,
         }
     }
 
@@ -126,7 +116,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    use signal_hook::consts::SIGHUP;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
     use super::*;
 

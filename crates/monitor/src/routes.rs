@@ -10,7 +10,7 @@ use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::main_loop::Service;
 use tare_daemon::signals::Request;
-use tare_host::end_requests::{EndRequests, Turn};
+use tare_host::end_requests::{EndRequests, Keys, Turn};
 use tare_host::signal_number::SignalNumber;
 
 use crate::ending::Ending;
@@ -39,10 +39,7 @@ pub(crate) struct Control {
     pub shutdown: ShutdownHandle,
     /// Takes signals to the guest's program, if it runs one.
     pub(crate) signals: Option<Arc<ProgramSignals>>,
-    /// Whether the guest has the terminal as its console: Ctrl-C is for what is in its foreground, as often
-    /// as it is typed, and Ctrl-\ ends the machine.
-    pub(crate) has_terminal: bool,
-    /// The requests to end that came as signals.
+    /// The requests to end that have come.
     pub(crate) requests: EndRequests,
     /// What remains to do when there is a reason to end.
     pub(crate) ending: Ending,
@@ -58,6 +55,10 @@ impl Control {
 
     /// Ends the machine at once, if the signal requests an end.
     fn end_by(&self, signal: i32) {
+        let signal = match (signal, self.requests.keys()) {
+            (libc::SIGQUIT, Keys::Consoles) => libc::SIGINT,
+            _ => signal,
+        };
         if let Some(request) = Request::of(signal) {
             self.shutdown.end(request.into());
         }
@@ -74,30 +75,19 @@ impl Service for Control {
     type End = ExitReason;
 
     fn signal(&mut self, signal: i32) {
-        if self.has_terminal && signal == libc::SIGQUIT {
-            // The way out of a guest that keeps Ctrl-C for itself.
-            self.end_by(libc::SIGINT);
-            return;
-        }
-        let programs = self.program().filter(|_| !self.ending.has_begun());
+        let programs = self.program().cloned();
+        let programs = programs.filter(|_| !self.ending.has_begun());
         let (Some(program), Some(number)) = (programs, SignalNumber::from_raw(signal)) else {
             self.end_by(signal);
             return;
         };
-        if self.has_terminal && signal == libc::SIGINT {
-            program.raise_key(number);
-            return;
-        }
-        let program = Arc::clone(program);
-        let turn = match signal {
-            libc::SIGINT | libc::SIGTERM => {
+        match self.requests.next(signal, Instant::now()) {
+            Turn::Foregrounds => program.raise_key(number),
+            Turn::Passed => program.raise(number),
+            Turn::Programs => {
                 self.state = State::Stopping;
-                self.requests.next(signal, Instant::now())
+                program.raise(number);
             }
-            _ => Turn::Programs,
-        };
-        match turn {
-            Turn::Programs => program.raise(number),
             Turn::Same => {}
             Turn::Ends => self.end_by(signal),
         }

@@ -21,7 +21,7 @@ use tare_daemon::jail::Entering;
 use tare_daemon::main_loop::MainLoop;
 use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
-use tare_host::end_requests::EndRequests;
+use tare_host::end_requests::{EndRequests, Keys};
 use tare_host::process::{own_number, start_time};
 use tare_host::signals::OF_PROGRAMS;
 use tare_hv::KickHandle;
@@ -215,10 +215,14 @@ fn further_signals(config: &MachineConfig) -> &'static [i32] {
     }
 }
 
-/// Whether a Linux guest that gets signals has the terminal as its console.
-fn has_terminal(config: &MachineConfig, streams: Option<&Drain>) -> bool {
+/// A Linux guest that gets signals may have the terminal as its console.
+fn keys(config: &MachineConfig, streams: Option<&Drain>) -> Keys {
     let is_shown = matches!(config.console, Console::Stdio { .. });
-    config.has_init && is_shown && streams.is_none() && isatty(stdin())
+    if config.has_init && is_shown && streams.is_none() && isatty(stdin()) {
+        Keys::Consoles
+    } else {
+        Keys::Signals
+    }
 }
 
 /// How a machine ended.
@@ -286,9 +290,8 @@ fn run_machine(
         observer: machine.observer,
         adjustable: machine.adjustable,
         shutdown: shutdown.clone(),
-        has_terminal: has_terminal(&setup.config, machine.drain.as_ref()),
         signals: machine.signals,
-        requests: EndRequests::default(),
+        requests: EndRequests::new(keys(&setup.config, machine.drain.as_ref())),
         ending: Ending::new(machine.drain, Arc::clone(&control.stop), kicks.clone()),
         state: State::Running,
     };

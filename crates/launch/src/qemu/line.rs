@@ -14,13 +14,14 @@ use rustix::termios::isatty;
 use tare_abi::streams;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_devices::blk::Access;
+use tare_host::end_requests::Keys;
 use tare_host::signal_number::SignalNumber;
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
 use tare_rootfs::guest;
 
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
-use crate::guest_signals::{GuestSignals, Keys};
+use crate::guest_signals::GuestSignals;
 use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
 use crate::qemu::draft::Draft;
