@@ -8,7 +8,6 @@ use tare_control::config::GuestKind;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::process::start_time;
 use tare_qemu::Accelerator;
-use tare_rootfs::guest;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -134,8 +133,7 @@ pub(crate) fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Recor
         keeper: None,
         waits_after: None,
         reload: None,
-        passes_signals: matches!(engine, Engine::Qemu { .. })
-            && (machine.guest == GuestKind::Program || guest::starts_init(&machine.cmdline)),
+        passes_signals: matches!(engine, Engine::Qemu { .. }) && machine.gets_signals(),
         user: machine.user.as_ref().map(|user| user.uid),
     }
 }

@@ -15,8 +15,8 @@ use tare_frames::Rules;
 use tare_host::signal_number::SignalNumber;
 use tare_hv::Probe;
 use tare_policy::limit::NetLimits;
-use tare_rootfs::Tree;
 use tare_rootfs::walk::Listing;
+use tare_rootfs::{Tree, guest};
 
 use crate::dedicated_cpus::DedicatedCpu;
 use crate::disk::OpenDisk;
@@ -66,6 +66,18 @@ pub(crate) struct MachineSpec {
     pub(crate) place: JobMode,
     /// The KVM probe, where planning needed it, so that the engine need not repeat it.
     pub(crate) probe: Option<Probe>,
+}
+
+impl MachineSpec {
+    /// Whether its Linux starts Tare's first process, which runs a command.
+    pub(crate) fn has_init(&self) -> bool {
+        guest::starts_init(&self.cmdline)
+    }
+
+    /// Whether it has a program or command that gets the host's signals.
+    pub(crate) fn gets_signals(&self) -> bool {
+        self.guest == GuestKind::Program || self.has_init()
+    }
 }
 
 /// What a machine boots.

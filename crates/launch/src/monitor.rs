@@ -23,7 +23,6 @@ use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
 use tare_host::child::{holds_back, in_own_session};
 use tare_host::signals::hold_back;
-use tare_rootfs::guest;
 
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
@@ -100,7 +99,7 @@ fn configuration(
         cmdline: machine.spec.cmdline.clone(),
         image_path: machine.record.image.clone(),
         guest: machine.spec.guest,
-        has_init: guest::starts_init(&machine.spec.cmdline),
+        has_init: machine.spec.has_init(),
         stop_signal: machine.spec.stop_signal,
         image: inherit(&machine.spec.image.file)?,
         initrd: machine.files.own.as_ref().map(inherit).transpose()?,
@@ -154,7 +153,7 @@ fn configuration(
 /// A program always has ports. The command of a Linux guest has them when its input is a pipe, as
 /// in QEMU: with a terminal it uses the serial console, which is one.
 fn streams(machine: &PreparedMachine) -> Streams {
-    let has_command = || guest::starts_init(&machine.spec.cmdline) && !isatty(stdin());
+    let has_command = || machine.spec.has_init() && !isatty(stdin());
     match (machine.spec.guest, machine.spec.place) {
         (GuestKind::Program, _) => Streams::Ports,
         (GuestKind::Linux, JobMode::Foreground | JobMode::Attempt(Output::Terminal))

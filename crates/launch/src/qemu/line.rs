@@ -17,7 +17,6 @@ use tare_devices::blk::Access;
 use tare_host::end_requests::Keys;
 use tare_host::signal_number::SignalNumber;
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
-use tare_rootfs::guest;
 
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
@@ -97,16 +96,17 @@ impl QemuLine {
         if let Some(claim) = user.and_then(|user| user.claim.as_ref()) {
             draft.hand(claim)?;
         }
-        let has_init = guest::starts_init(&spec.cmdline);
-        let gets_signals = has_init || spec.guest == GuestKind::Program;
-        if gets_signals {
+        let has_init = spec.has_init();
+        if spec.gets_signals() {
             // A program's console has no other port.
             let ports = if has_init { "" } else { "max_ports=2" };
             draft.line.virtio("virtio-serial", ports);
         }
         let Placed { streams, keys } = draft.console(machine, has_init)?;
         // The last port of the console: the guest takes it as a sign that all have names.
-        let signals = gets_signals.then(|| draft.signals(spec.stop_signal, keys));
+        let signals = spec
+            .gets_signals()
+            .then(|| draft.signals(spec.stop_signal, keys));
         let signals = signals.transpose()?;
         draft.control(machine)?;
         if let Some(link) = &machine.link {
