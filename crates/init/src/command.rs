@@ -34,15 +34,15 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
         Logging::Off => None,
     };
     make_directory(directory(task))?;
-    let has_ports = ports::wait();
-    let streams = has_ports.then(Streams::open).flatten();
+    let signals = ports::wait();
+    let streams = signals.as_ref().and_then(|_| Streams::open());
     for words in &task.beside {
         // A failure is reported; the command may do without it.
         let _ = start(words, task, &account, |_| Ok(()));
     }
     // A command that is followed gets no signals: the host then ends the machine.
-    if has_ports && watch.is_none() {
-        events.hear_host();
+    if let Some(port) = signals.filter(|_| watch.is_none()) {
+        events.hear_host(&port);
     }
     let mut left = task.tries.max(1);
     loop {

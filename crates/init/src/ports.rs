@@ -25,17 +25,18 @@ const CONNECT_LIMIT: Duration = Duration::from_millis(200);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits until the host has named all ports: `false` in a machine that has none of ours.
-pub(crate) fn wait() -> bool {
+/// Waits until the host has named all ports, and gives the last one, for signals; `None` in a machine that has
+/// none of ours.
+pub(crate) fn wait() -> Option<PathBuf> {
     if !has_device() {
-        return false;
+        return None;
     }
     if !Path::new(PORTS).is_dir() {
         say(
             &"this kernel has no driver for virtio consoles (VIRTIO_CONSOLE): \
              standard input and signals do not reach the command",
         );
-        return false;
+        return None;
     }
     let last = find(stream::SIGNALS);
     if let Err(error) = &last {
@@ -43,7 +44,7 @@ pub(crate) fn wait() -> bool {
             "standard input and signals do not reach the command: {error}"
         ));
     }
-    last.is_ok()
+    last.ok()
 }
 
 fn has_device() -> bool {

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use libc::pid_t;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -41,8 +42,8 @@ impl Events {
     }
 
     /// Passes the host's signals on too. Those that come before the command is there wait in the port.
-    pub(crate) fn hear_host(&mut self) {
-        match open() {
+    pub(crate) fn hear_host(&mut self, port: &Path) {
+        match open(port) {
             Ok(port) => self.host = Some(port),
             Err(error) => say(&format!("signals do not reach the command: {error}")),
         }
@@ -78,13 +79,13 @@ enum Host {
 }
 
 /// The port, once the host is connected and knows that the guest reads.
-fn open() -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK);
-    let mut port = options.open(ports::find(stream::SIGNALS)?)?;
+    let mut port = options.open(path)?;
     ports::wait_for_host(&port);
     port.write_all(READS)?;
     Ok(port)
