@@ -142,6 +142,7 @@ mod tests {
         }
         assert_eq!(read(&signals), 15);
     }
+
     #[test]
     fn a_port_has_a_byte_for_each_signal_and_says_that_it_is_read() {
         let signals = ProgramSignals::of_command(EventFd::new(libc::EFD_NONBLOCK).unwrap());

@@ -171,14 +171,10 @@ impl Ports {
         self.poll.try_clone()
     }
 
-    /// A stream takes nothing more.
-    fn lose(&mut self, output: usize, why: Errno) -> Option<Moved> {
+    /// A stream takes nothing more, and with it its port.
+    fn lose(&mut self, port: usize, output: usize, why: Errno) -> Option<Moved> {
         // Otherwise it would stay in the set as long as others have it open.
-        let port = self
-            .roles
-            .iter()
-            .position(|(role, _)| *role == Role::Output(output));
-        self.watch(port.unwrap_or(usize::MAX), Interest::default());
+        self.watch(port, Interest::default());
         self.outputs[output] = None;
         if why != Errno::PIPE {
             let name = ["output", "error"][output];
@@ -212,7 +208,7 @@ impl Backend for Ports {
             Err(Errno::AGAIN) => return Moved::Blocked,
             Ok(0) | Err(_) => {
                 let why = written.err().unwrap_or(Errno::PIPE);
-                if let Some(closed) = self.lose(output, why) {
+                if let Some(closed) = self.lose(port, output, why) {
                     return closed;
                 }
                 bytes.len()
