@@ -1,5 +1,6 @@
 //! A program's file, found and mapped: at the start of the machine, and by `execve`.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -58,31 +59,34 @@ pub(crate) fn find_in(tree: &Tree, node: &Node) -> core::result::Result<Found, N
 
 /// A file as it can be mapped; none of what is not a file.
 fn executable(node: &Node) -> core::result::Result<Option<Executable>, NotFound> {
-    let file = match &node.kind {
-        NodeKind::File(Content::Memory(file)) => file.clone(),
-        NodeKind::File(Content::Stored(_)) => copy(node).map_err(NotFound::Read)?,
+    let first = || first_bytes(node, MOST_MADE).map_err(NotFound::Read);
+    let (file, bytes) = match &node.kind {
+        NodeKind::File(Content::Memory(file)) => {
+            let bytes = match file.archive() {
+                Some(bytes) => Cow::Borrowed(bytes),
+                None => Cow::Owned(first()?),
+            };
+            (file.clone(), bytes)
+        }
+        NodeKind::File(Content::Stored(_)) => {
+            let whole = first()?;
+            let copy = copy(node, &whole).map_err(NotFound::Read)?;
+            (copy, Cow::Owned(whole))
+        }
         _ => return Ok(None),
     };
-    let layout = match file.archive() {
-        Some(bytes) => Layout::parse(bytes),
-        None => {
-            let whole = first_bytes(node, MOST_MADE).map_err(NotFound::Read)?;
-            Layout::parse(&whole)
-        }
-    };
-    let layout = layout.map_err(NotFound::Elf)?;
+    let layout = Layout::parse(&bytes).map_err(NotFound::Elf)?;
     Ok(Some(Executable { file, layout }))
 }
 
-/// A file of a disk, whose pages cannot be mapped, in memory. What is written to the disk later does not change
-/// the program that runs.
-fn copy(node: &Node) -> Result<Bytes> {
-    let whole = first_bytes(node, MOST_MADE)?;
+/// A file of a disk, whose pages cannot be mapped, in memory: `whole` is what was read of it. What is written to
+/// the disk later does not change the program that runs.
+fn copy(node: &Node, whole: &[u8]) -> Result<Bytes> {
     if whole.len() as u64 != node.len()? {
         return Err(Errno::ENOMEM);
     }
     let copy = Bytes::new(&[]);
-    copy.append(&whole)?;
+    copy.append(whole)?;
     Ok(copy)
 }
 
