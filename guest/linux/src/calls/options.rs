@@ -11,7 +11,7 @@ use super::time::micros;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
-use crate::files::keep_alive::Number;
+use crate::files::keep_alive::{Number, Settings};
 use crate::files::socket::{Linger, Socket};
 use crate::process::PID;
 
@@ -107,24 +107,21 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
                 socket.set_only_v6(is_on)?;
             }
         }
-        Some(SocketOption::SO_KEEPALIVE) => {
-            if let Some(socket) = socket {
-                let mut settings = socket.keep_alive();
-                settings.is_on = is_on;
-                socket.set_keep_alive(settings);
-            }
+        Some(SocketOption::SO_KEEPALIVE) => set_keep_alive(socket, |it| {
+            it.is_on = is_on;
+            Ok(())
+        })?,
+        Some(SocketOption::TCP_KEEPIDLE) => {
+            set_keep_alive(socket, |it| it.set(Number::Idle, value))?;
         }
-        Some(
-            option @ (SocketOption::TCP_KEEPIDLE
-            | SocketOption::TCP_KEEPINTVL
-            | SocketOption::TCP_KEEPCNT
-            | SocketOption::TCP_USER_TIMEOUT),
-        ) => {
-            let mut settings = socket.map(Socket::keep_alive).unwrap_or_default();
-            settings.set(number_of(option), value)?;
-            if let Some(socket) = socket {
-                socket.set_keep_alive(settings);
-            }
+        Some(SocketOption::TCP_KEEPINTVL) => {
+            set_keep_alive(socket, |it| it.set(Number::Interval, value))?;
+        }
+        Some(SocketOption::TCP_KEEPCNT) => {
+            set_keep_alive(socket, |it| it.set(Number::Probes, value))?;
+        }
+        Some(SocketOption::TCP_USER_TIMEOUT) => {
+            set_keep_alive(socket, |it| it.set(Number::GivenUp, value))?;
         }
         // Read only, or so here in any case.
         Some(
@@ -183,16 +180,11 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
         Some(SocketOption::TCP_CORK) => socket.is_some_and(Socket::corked).into(),
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
-        Some(SocketOption::SO_KEEPALIVE) => socket.is_some_and(|it| it.keep_alive().is_on).into(),
-        Some(
-            option @ (SocketOption::TCP_KEEPIDLE
-            | SocketOption::TCP_KEEPINTVL
-            | SocketOption::TCP_KEEPCNT
-            | SocketOption::TCP_USER_TIMEOUT),
-        ) => {
-            let settings = socket.map(Socket::keep_alive).unwrap_or_default();
-            settings.get(number_of(option))
-        }
+        Some(SocketOption::SO_KEEPALIVE) => keep_alive(socket).is_on.into(),
+        Some(SocketOption::TCP_KEEPIDLE) => keep_alive(socket).get(Number::Idle),
+        Some(SocketOption::TCP_KEEPINTVL) => keep_alive(socket).get(Number::Interval),
+        Some(SocketOption::TCP_KEEPCNT) => keep_alive(socket).get(Number::Probes),
+        Some(SocketOption::TCP_USER_TIMEOUT) => keep_alive(socket).get(Number::GivenUp),
         Some(SocketOption::SO_REUSEADDR) | None => {
             let hint = socket.and_then(|socket| socket.hint(key));
             hint.unwrap_or(0)
@@ -209,14 +201,21 @@ fn way(option: SocketOption) -> Way {
     }
 }
 
-/// The number that an option sets.
-fn number_of(option: SocketOption) -> Number {
-    match option {
-        SocketOption::TCP_KEEPIDLE => Number::Idle,
-        SocketOption::TCP_KEEPINTVL => Number::Interval,
-        SocketOption::TCP_USER_TIMEOUT => Number::GivenUp,
-        _ => Number::Probes,
+/// What a socket does about a silent peer. A Unix socket has Linux's first settings, and takes no others.
+fn keep_alive(socket: Option<&Socket>) -> Settings {
+    socket.map(Socket::keep_alive).unwrap_or_default()
+}
+
+fn set_keep_alive(
+    socket: Option<&Socket>,
+    set: impl FnOnce(&mut Settings) -> Result<()>,
+) -> Result<()> {
+    let mut settings = keep_alive(socket);
+    set(&mut settings)?;
+    if let Some(socket) = socket {
+        socket.set_keep_alive(settings);
     }
+    Ok(())
 }
 
 fn put(context: &Context<'_>, to: u64, length_at: u64, bytes: &[u8]) -> Result {
