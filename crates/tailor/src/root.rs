@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Asked, Profile};
-use tare_rootfs::oci::Words;
 use tare_rootfs::root::{ReadRootError, is_image, read};
 use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::{Task, Tree, host, is_public_directory, is_seen_by_all};
@@ -185,11 +184,7 @@ fn of_root(
     command: &[String],
     profiled: Vec<String>,
 ) -> Result<Application, RootError> {
-    let words = Words {
-        arguments: command,
-        ..Words::default()
-    };
-    let mut files = read(path, words, LIMIT_BYTES)?;
+    let mut files = read(path, command.into(), LIMIT_BYTES)?;
     if files.task.command.is_empty() {
         // The user names none, and an image neither.
         files.task.command = profiled;

@@ -22,7 +22,6 @@ use tare_profile::table;
 use tare_profile::{GuestRun, Profile, Way};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian;
-use tare_rootfs::oci::Words;
 use tare_rootfs::root::RootFiles;
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
@@ -126,16 +125,12 @@ impl Guest {
         }
         let kernel = debian::find_or_obtain(&Cache::open_default()?)?;
         requests.check()?;
-        let words = Words {
-            arguments: command,
-            ..Words::default()
-        };
         let RootFiles {
             tree,
             task,
             warnings,
             ..
-        } = linux::parts(root, words, FILES_MAX)?;
+        } = linux::parts(root, command.into(), FILES_MAX)?;
         warnings.iter().for_each(|warning| warn(warning));
         Ok(Self {
             kernel,

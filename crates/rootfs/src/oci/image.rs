@@ -71,6 +71,16 @@ pub struct Words<'a> {
     pub arguments: &'a [String],
 }
 
+impl<'a> From<&'a [String]> for Words<'a> {
+    /// Without an entry point.
+    fn from(arguments: &'a [String]) -> Self {
+        Self {
+            entrypoint: None,
+            arguments,
+        }
+    }
+}
+
 impl Words<'_> {
     /// The command by these words alone.
     pub fn command(self) -> Vec<String> {
