@@ -16,7 +16,7 @@ const WEIGHINGS: usize = 400;
 /// Most pairs that are tried.
 pub(crate) const MOST_DRAWN: usize = 200;
 /// Fewer pairs than this say nothing about noise.
-const LEAST_NOISE: usize = 10;
+pub(crate) const LEAST_NOISE: usize = 10;
 
 /// Two kinds of runs that are compared in pairs, and what came out.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,13 +118,12 @@ pub(crate) fn found_of_100(noise: &[f64], pairs: usize, slower: f64) -> Option<f
     Some(found.count() as f64 * 100.0 / WEIGHINGS as f64)
 }
 
-/// From how many pairs on a slow-down of 5 % is found in 95 of 100 weighings, and on how
-/// many pairs that rests. `None` with few pairs, or if [`MOST_DRAWN`] do not do.
-pub(crate) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
-    let noise = noise(data, workload);
+/// From how many pairs on a slow-down of 5 % is found in 95 of 100 weighings, in noise drawn from
+/// these pairs. `None` with few of them, or if [`MOST_DRAWN`] do not do.
+pub(crate) fn runs_to_find(noise: &[f64]) -> Option<usize> {
     let mut candidates = (6..=MOST_DRAWN).filter(|n| *n <= 20 || n % 10 == 0);
-    let finds = |pairs: &usize| found_of_100(&noise, *pairs, SLOWER).is_some_and(|it| it >= 95.0);
-    Some((candidates.find(finds)?, noise.len()))
+    let finds = |pairs: &usize| found_of_100(noise, *pairs, SLOWER).is_some_and(|it| it >= 95.0);
+    candidates.find(finds)
 }
 
 /// How far two equal arms differ, what would have been found, and what observing costs.
@@ -133,6 +132,7 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
     let (mut equal_arms, mut costs) = (Vec::new(), Vec::new());
     let (mut widest, mut accounts): (Option<Figure>, Vec<Figure>) = (None, Vec::new());
     for workload in applications {
+        let noise = noise(data, workload);
         for control in against_baseline(data, workload, Arm::Control) {
             let percent = control.ratio.percent();
             let name = format!("aa_pct.{workload}.{}", control.size);
@@ -147,7 +147,6 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
                 }
                 figures.push(figure);
             }
-            let noise = noise(data, workload);
             if let Some(found) = found_of_100(&noise, percent.n, SLOWER) {
                 let name = format!("finds_5pct_of_100.{workload}.{}", control.size);
                 figures.push(Figure::bare(&name, "%", found, Statistic::Share, percent.n));
@@ -162,8 +161,9 @@ pub(crate) fn figures(data: &Data, applications: &[String]) -> Vec<Figure> {
         figures.extend(together(&ratios).map(|cost| cost.percent().figure(&name, "%")));
         costs.extend(ratios);
         accounts.extend(accounted(data, workload));
-        if let Some((runs, n)) = runs_to_find(data, workload) {
+        if let Some(runs) = runs_to_find(&noise) {
             let name = format!("runs_to_find_5pct.{workload}");
+            let n = noise.len();
             figures.push(Figure::bare(
                 &name,
                 "runs",

@@ -488,15 +488,13 @@ fn controls(data: &Data, figures: &[Figure]) -> String {
         .workloads()
         .into_iter()
         .map(|workload| {
-            let noise = instrument::noise(data, &workload).len().to_string();
+            let noise = instrument::noise(data, &workload).len();
             let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
                 Some(runs) => number(runs),
-                None if instrument::noise(data, &workload).len() < 10 => {
-                    "too few pairs to tell".to_owned()
-                }
+                None if noise < instrument::LEAST_NOISE => "too few pairs to tell".to_owned(),
                 None => format!("above {}", instrument::MOST_DRAWN),
             };
-            vec![workload, runs, noise]
+            vec![workload, runs, noise.to_string()]
         })
         .collect();
     let finds = table(&["", "pairs that find 5 %", "drawn from pairs"], &finds);

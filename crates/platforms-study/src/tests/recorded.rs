@@ -82,7 +82,7 @@ fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
             // a rate of two, as Cassandra's noise on two CPUs gives, where it varies by a half.
             let alarms = equal.iter().sum::<usize>();
             assert!(alarms <= 5 * equal.len(), "{about}: {equal:?}");
-            let Some((enough, _)) = instrument::runs_to_find(&data, &workload) else {
+            let Some(enough) = instrument::runs_to_find(&noise) else {
                 println!("{about}: 5 % is not found");
                 continue;
             };
