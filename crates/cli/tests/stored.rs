@@ -60,6 +60,16 @@ fn cat(disk: &str, path: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The program `store.c` at a place of its own; none where machines cannot run.
+fn store() -> Option<(TestDir, String)> {
+    if !can_run() {
+        return None;
+    }
+    let place = TestDir::new();
+    let program = c(&place, "store.c", &["-static"])?;
+    Some((place, program))
+}
+
 fn run(place: &TestDir, program: &str, disk: &str, args: &[&str]) -> CommandOutput {
     let mut all = vec!["run", program, "--net", "none", "--disk", disk];
     all.extend(args);
@@ -95,11 +105,7 @@ fn last_number(text: &str, word: &str) -> u64 {
 
 #[test]
 fn what_a_program_writes_is_there_for_the_host_and_its_next_run() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let disk = formatted(&place, 16);
@@ -119,11 +125,7 @@ fn what_a_program_writes_is_there_for_the_host_and_its_next_run() {
 
 #[test]
 fn a_program_and_a_script_on_a_disk_are_executed() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let disk = formatted(&place, 16);
@@ -134,11 +136,7 @@ fn a_program_and_a_script_on_a_disk_are_executed() {
 
 #[test]
 fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let disk = formatted(&place, 16);
@@ -167,11 +165,7 @@ fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
 
 #[test]
 fn what_was_synced_survives_kills_of_the_monitor() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let disk = formatted(&place, 16);
@@ -287,11 +281,7 @@ fn sqlites_speedtest_has_the_results_of_this_host_and_leaves_a_whole_database() 
 
 #[test]
 fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let disk = formatted(&place, 8);
@@ -384,11 +374,7 @@ fn random_system_calls_answer_on_a_disk_as_linux_does() {
 
 #[test]
 fn disks_that_cannot_be_used_are_refused_with_a_remedy() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "store.c", &["-static"]) else {
+    let Some((place, program)) = store() else {
         return;
     };
     let refused = |disk: &str, code: i32, texts: &[&str]| {

@@ -55,13 +55,13 @@ pub fn check(entry: &Entry, summary: &str) {
 }
 
 #[cfg(test)]
-pub(crate) use made::{KNOWN, stored};
+pub(crate) use made::{KNOWN, Nothing, stored};
 
 /// Made experiments and runs, for the tests of this crate.
 #[cfg(test)]
 mod made {
     use std::fs;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use serde_json::{Value, json};
     use tare_stats::Interval;
@@ -73,10 +73,15 @@ mod made {
     use crate::report::ReportText;
     use crate::summary::SCHEMA;
 
-    /// Measures nothing.
-    struct Nothing;
+    /// Measures nothing, and may continue a record.
+    #[derive(Default)]
+    pub(crate) struct Nothing(pub(crate) Option<PathBuf>);
 
     impl Experiment for Nothing {
+        fn resumes(&self) -> Option<&Path> {
+            self.0.as_deref()
+        }
+
         fn plan(&self) -> Value {
             Value::Null
         }
@@ -107,7 +112,7 @@ mod made {
             about: "",
             metrics: METRICS,
             goals: &[],
-            make: Make::Other(|_| Box::new(Nothing)),
+            make: Make::Other(|_| Box::new(Nothing::default())),
         }
     }
 

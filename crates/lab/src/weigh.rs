@@ -496,28 +496,7 @@ fn rfc3339(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use crate::replay::Replay;
-    use crate::testing::{KNOWN, weigh_on};
-
-    /// Measures nothing, and continues a record.
-    struct Continued(Option<PathBuf>);
-
-    impl Experiment for Continued {
-        fn resumes(&self) -> Option<&Path> {
-            self.0.as_deref()
-        }
-
-        fn plan(&self) -> Value {
-            Value::Null
-        }
-
-        fn figures(&self) -> Vec<Figure> {
-            Vec::new()
-        }
-
-        fn report(&self, _figures: &[Figure]) -> ReportText {
-            ReportText::default()
-        }
-    }
+    use crate::testing::{KNOWN, Nothing, weigh_on};
 
     #[test]
     fn a_run_that_is_continued_keeps_its_first_command() {
@@ -529,7 +508,7 @@ mod tests {
                 command: vec!["tare".to_owned(), word.to_owned()],
                 ..WeighRequest::default()
             };
-            let experiment = Box::new(Continued(resumed));
+            let experiment = Box::new(Nothing(resumed));
             let (mut none, interrupt) = (Replay::default(), Interrupt::default());
             weigh_on(&mut none, &request, KNOWN[0], experiment, &interrupt).unwrap();
             ["command.txt", "report.html"].map(|file| fs::read_to_string(out.join(file)).unwrap())

@@ -6,15 +6,16 @@ use script::{ACK, Script, modern};
 use tare_tcp::time::Duration;
 use tare_tcp::{KeepAlive, Loss, State};
 
+const KEEP: KeepAlive = KeepAlive {
+    idle: Duration::from_secs(60),
+    interval: Duration::from_secs(10),
+    probes: 3,
+};
+
 #[test]
 fn rfc9293_keepalive_gives_a_dead_peer_up() {
     let mut script = Script::open(modern());
-    let keep = KeepAlive {
-        idle: Duration::from_secs(60),
-        interval: Duration::from_secs(10),
-        probes: 3,
-    };
-    script.tcp.set_keep_alive(Some(keep), script.now);
+    script.tcp.set_keep_alive(Some(KEEP), script.now);
     assert_eq!(script.wait_for_deadline(), 60_000);
     script.expect(ACK, 0, 1, 0);
     script.inject(ACK, 1, 1, b"");
@@ -62,12 +63,7 @@ fn rfc5482_a_user_says_when_a_peer_is_given_up() {
         assert_eq!(script.tcp.loss(), Some(Loss::TimedOut));
     }
     let mut script = Script::open(modern());
-    let keep = KeepAlive {
-        idle: Duration::from_secs(60),
-        interval: Duration::from_secs(10),
-        probes: 3,
-    };
-    script.tcp.set_keep_alive(Some(keep), script.now);
+    script.tcp.set_keep_alive(Some(KEEP), script.now);
     script
         .tcp
         .set_user_timeout(Some(Duration::from_secs(95)), script.now);
