@@ -10,11 +10,12 @@ pub const INPUT: &str = "tare.stdin";
 pub const OUTPUT: &str = "tare.stdout";
 /// Standard error, to the host.
 pub const ERROR: &str = "tare.stderr";
-/// Signals for a Linux guest's command, and for a program in QEMU, from the host: a byte for each, its number (`signal(7)`), with
-/// [`KEY`] for a key of the host's terminal. The guest writes one byte when it begins to read: before
-/// that the host ends the machine in place of its command. The last port of a machine that has several.
+/// Signals from the host, for a Linux guest's command or for a program in QEMU: a byte for each, its number
+/// (`signal(7)`), with [`KEY`] for a key of the host's terminal. The guest writes one byte when it begins
+/// to read: before that the host ends the machine in place of its command. The last port of a machine that
+/// has several.
 pub const SIGNALS: &str = "tare.signals";
-/// The only port of a program's machine in QEMU, which keeps port 0 for a console.
+/// Its number in a program's machine in QEMU, where it is the only port: QEMU keeps port 0 for a console.
 pub const SIGNALS_PORT: usize = 1;
 /// Added to a signal's number: a key sent it, so that it is for the processes in the foreground of the
 /// guest's terminal.

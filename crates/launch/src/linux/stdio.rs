@@ -27,8 +27,8 @@ pub(crate) fn wanted() -> bool {
     !isatty(stdin()) && writable(stdout()) && writable(stderr())
 }
 
-/// Adds the three ports to the line's virtio console, with the serial console on standard error. `console_log`, a path for QEMU,
-/// receives all output. Keep the descriptors until QEMU has started.
+/// Adds the three ports to the line's virtio console, with the serial console on standard error.
+/// `console_log`, a path for QEMU, receives all output. Keep the descriptors until QEMU has started.
 pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<OwnedFd>, Errno> {
     let log = format!("logfile={console_log},logappend=on");
     line.option("-chardev", "stdio,id=stdin,signal=on");
