@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 
 use support::compile::{c, c_with};
-use support::needs::{built, kvm, skip};
+use support::needs::{built, kvm, qemu, skip};
 use support::suites::fetched;
 use support::{CommandOutput, TestDir, end, eventually, is_locked};
 
@@ -60,7 +60,7 @@ fn cat(disk: &str, path: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The program `store.c` at a place of its own; none where machines cannot run.
+/// The program `store.c` in a directory of the test; none where machines cannot run.
 fn store() -> Option<(TestDir, String)> {
     if !can_run() {
         return None;
@@ -141,15 +141,7 @@ fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
     };
     let disk = formatted(&place, 16);
     let child = start(&place, "stopped", &program, &disk, &["wait"]);
-    eventually("it has written", || {
-        logged(&place, "stopped").contains("put")
-    });
-    place.run(&["stop", "stopped"]).expect(0, "");
-    end(child).expect(143, "");
-    assert_eq!(cat(&disk, "/hello"), "hello, disk\n");
-    assert_sound(&disk);
-    // Unmounted: its journal is empty, and a kernel would mount it without a word.
-    done(Command::new("e2fsck").args(["-n", &disk]));
+    keeps_what_it_wrote(&place, child, &disk);
     // Without a sync: written back some seconds later.
     let other = formatted(&place, 16);
     let child = start(&place, "killed", &program, &other, &["wait"]);
@@ -161,6 +153,33 @@ fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
     });
     kill(child, &disk);
     assert_sound(&other);
+}
+
+/// The machine `stopped` unmounts its disk when it is stopped.
+fn keeps_what_it_wrote(place: &TestDir, child: Child, disk: &str) {
+    eventually("it has written", || {
+        logged(place, "stopped").contains("put")
+    });
+    place.run(&["stop", "stopped"]).expect(0, "");
+    end(child).expect(143, "");
+    assert_eq!(cat(disk, "/hello"), "hello, disk\n");
+    assert_sound(disk);
+    // Unmounted: its journal is empty, and a kernel would mount it without a word.
+    done(Command::new("e2fsck").args(["-n", disk]));
+}
+
+#[test]
+fn a_program_in_qemu_that_is_stopped_keeps_what_it_wrote() {
+    let Some((place, program)) = store().filter(|_| qemu()) else {
+        return;
+    };
+    let disk = formatted(&place, 16);
+    let args = [
+        "run", &program, "--engine", "qemu", "--net", "none", "--name", "stopped", "--disk", &disk,
+        "--", "wait",
+    ];
+    let child = place.tare(&args).spawn().unwrap();
+    keeps_what_it_wrote(&place, child, &disk);
 }
 
 #[test]
