@@ -20,6 +20,7 @@ const TRY_EVERY: u32 = 64;
 pub struct Looks {
     left: u32,
     worth: u32,
+    /// Without looks, since the last try.
     turns: u32,
     /// Since the last work.
     has_looked: bool,
@@ -43,12 +44,8 @@ impl Looks {
         }
         self.left = match self.worth {
             0 => {
-                self.turns += 1;
-                if self.turns.is_multiple_of(TRY_EVERY) {
-                    EACH
-                } else {
-                    0
-                }
+                self.turns = (self.turns + 1) % TRY_EVERY;
+                if self.turns == 0 { EACH } else { 0 }
             }
             _ => EACH,
         };
