@@ -219,6 +219,15 @@ impl OwnArgs for TailorArgs {
 /// Options of `tare weigh apps`.
 #[derive(Debug, Args)]
 struct AppsArgs {
+    /// Application to measure: memcached, redis, nginx, go or axum; repeatable
+    /// [default: all]
+    #[arg(
+        long = "app",
+        value_name = "NAME",
+        value_parser = offered(AppsOptions::applications, StringValueParser::new()),
+        hide_possible_values = true
+    )]
+    apps: Vec<String>,
     /// Also measure APP in a Linux guest with a tailored kernel: FILE, or the one that
     /// tare weigh tailor --app APP built; repeatable, one for each application
     #[arg(
@@ -232,8 +241,8 @@ struct AppsArgs {
 
 impl OwnArgs for AppsArgs {
     fn planned(self: Box<Self>, _: &Entry, depth: Depth) -> Box<dyn Experiment> {
-        let kernels = self.kernels;
-        AppsOptions { kernels }.planned(depth)
+        let Self { apps, kernels } = *self;
+        AppsOptions { apps, kernels }.planned(depth)
     }
 }
 

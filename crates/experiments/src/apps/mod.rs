@@ -17,7 +17,7 @@ mod services;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -111,6 +111,8 @@ pub(super) const ENTRY: Entry = Entry {
 /// Its options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// Names of the applications to measure; all, if there are none.
+    pub apps: Vec<String>,
     /// Kernels of Linux guests: name of an application, file; `None` is the one that `tailor`
     /// built for it.
     pub kernels: Vec<(String, Option<PathBuf>)>,
@@ -143,6 +145,8 @@ pub(crate) struct Apps {
     /// As much as the server carries.
     load: Duration,
     idle: Duration,
+    /// The applications to measure, by their place in [`SERVICES`].
+    chosen: Vec<usize>,
     /// Kernels that were tailored to applications, by their names.
     kernels: BTreeMap<&'static str, PathBuf>,
     /// SHA-256 of these files.
@@ -216,6 +220,7 @@ impl Apps {
             alone: Duration::from_millis(alone_ms),
             load: Duration::from_millis(load_ms),
             idle: Duration::from_millis(idle_ms),
+            chosen: (0..SERVICES.len()).collect(),
             kernels: BTreeMap::new(),
             digests: BTreeMap::new(),
             ready: BTreeMap::new(),
@@ -224,16 +229,31 @@ impl Apps {
         }
     }
 
+    fn services(&self) -> impl Iterator<Item = &'static Service> {
+        self.chosen.iter().map(|place| &SERVICES[*place])
+    }
+
+    /// Measures only the applications with these names.
+    fn choose(&mut self, names: &[String]) -> Result<(), WeighError> {
+        let chosen = names.iter().map(|name| place_of(name));
+        let chosen = chosen.collect::<Result<BTreeSet<usize>, String>>();
+        let chosen = chosen.map_err(|why| WeighError::Option(format!("--app {why}")))?;
+        if !chosen.is_empty() {
+            self.chosen = chosen.into_iter().collect();
+        }
+        Ok(())
+    }
+
     /// Takes a kernel for one of the applications.
     fn take_kernel(&mut self, name: &str, file: Option<PathBuf>) -> Result<(), WeighError> {
         let refused = |why: String| WeighError::Option(format!("--kernel {name}: {why}"));
-        let Some(service) = SERVICES.iter().find(|service| service.name == name) else {
-            let names = SERVICES.each_ref().map(|service| service.name);
-            return Err(refused(format!(
-                "not an application of apps; there are: {}",
-                names.join(", ")
-            )));
-        };
+        let place = place_of(name).map_err(|why| WeighError::Option(format!("--kernel {why}")))?;
+        if !self.chosen.contains(&place) {
+            return Err(refused(
+                "the application is not measured: add --app".to_owned(),
+            ));
+        }
+        let service = &SERVICES[place];
         let file = match file {
             Some(file) => file,
             None => built(name).map_err(|error| refused(chain(&error)))?,
@@ -453,6 +473,15 @@ impl Apps {
     }
 }
 
+/// The place of an application in [`SERVICES`].
+fn place_of(name: &str) -> Result<usize, String> {
+    let place = SERVICES.iter().position(|service| service.name == name);
+    place.ok_or_else(|| {
+        let names = Options::applications().join(", ");
+        format!("{name}: not an application of apps; there are: {names}")
+    })
+}
+
 /// The kernel with the default cuts that `tare weigh tailor` built for an application.
 fn built(name: &str) -> Result<PathBuf, LinuxError> {
     let (app, cache) = (catalog::find(name)?, Cache::open_default()?);
@@ -513,7 +542,9 @@ impl Experiment for Apps {
     has_data!();
 
     fn configure(&mut self) -> Result<(), WeighError> {
-        let mut kernels = std::mem::take(&mut self.options.kernels).into_iter();
+        let Options { apps, kernels } = std::mem::take(&mut self.options);
+        self.choose(&apps)?;
+        let mut kernels = kernels.into_iter();
         kernels.try_for_each(|(name, file)| self.take_kernel(&name, file))
     }
 
@@ -522,7 +553,7 @@ impl Experiment for Apps {
             "depth": self.depth.name(), "cycles": self.cycles, "translated": self.translated,
             "alone_ms": self.alone.as_millis() as u64, "load_ms": self.load.as_millis() as u64,
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
-            "pipelined": services::PIPELINED, "apps": SERVICES.each_ref().map(|it| it.name),
+            "pipelined": services::PIPELINED, "apps": self.services().map(|it| it.name).collect::<Vec<_>>(),
             "arms": arms::ALL.map(|arm| arm.name),
             "kernels": self.digests,
         })
@@ -531,6 +562,13 @@ impl Experiment for Apps {
     fn replan(&mut self, plan: &Value) {
         replanned(plan, "cycles", &mut self.cycles);
         replanned(plan, "translated", &mut self.translated);
+        let apps = plan.get("apps").map(Vec::<String>::deserialize);
+        // A record may name an application that is not here.
+        let apps = apps.and_then(Result::ok).unwrap_or_default().into_iter();
+        let here: Vec<usize> = apps.filter_map(|name| place_of(&name).ok()).collect();
+        if !here.is_empty() {
+            self.chosen = here;
+        }
         // Earlier versions measured on none.
         let digests = plan.get("kernels").map(BTreeMap::deserialize);
         self.digests = digests.and_then(Result::ok).unwrap_or_default();
@@ -550,9 +588,10 @@ impl Experiment for Apps {
 
     /// The files of each application; then, of each application, the packagings in turn.
     fn turns(&self) -> Vec<Turn> {
-        let files = SERVICES.iter().enumerate().map(|(place, service)| {
-            let step = format!("files of {}", service.name);
-            let turn = Turn::new(place, service.name, Duration::ZERO);
+        let files = self.chosen.iter().map(|&place| {
+            let name = SERVICES[place].name;
+            let step = format!("files of {name}");
+            let turn = Turn::new(place, name, Duration::ZERO);
             Turn { step, ..turn }
         });
         let turn = |service: usize, place: usize, cycle| {
@@ -562,7 +601,8 @@ impl Experiment for Apps {
             let index = SERVICES.len() + service * arms::ALL.len() + place;
             let turn = Turn::new(index, &label, planned).if_fails(IfFails::Drop);
             let has_kernel = self.kernels.contains_key(SERVICES[service].name);
-            let is_due = !arm.is_translated() || cycle < self.translated;
+            let is_due =
+                self.chosen.contains(&service) && (!arm.is_translated() || cycle < self.translated);
             (is_due && (has_kernel || !arm.needs_kernel())).then_some(turn)
         };
         let boots = rounds(self.cycles, &[arms::ALL.len(); SERVICES.len()], 1, turn);
@@ -600,7 +640,7 @@ impl Experiment for Apps {
         for (name, windows) in &self.windows {
             figures.extend(rate(name, IDLE_EXITS.unit, windows));
         }
-        for service in &SERVICES {
+        for service in self.services() {
             let loads = service.loads.iter();
             figures.extend(loads.flat_map(|load| self.ratios(load.name)));
             figures.extend(self.beyond(service.name));

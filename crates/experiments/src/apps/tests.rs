@@ -113,6 +113,39 @@ fn a_tailored_kernel_is_measured_beside_debians_and_recorded() {
 }
 
 #[test]
+fn applications_that_were_not_chosen_are_neither_measured_nor_missing() {
+    let configured = |apps: &[&str], kernels: &[&str]| {
+        let mut experiment = short();
+        experiment.options.apps = apps.iter().map(|name| (*name).to_owned()).collect();
+        let kernels = kernels.iter().map(|name| ((*name).to_owned(), None));
+        experiment.options.kernels = kernels.collect();
+        experiment.configure().map(|()| experiment)
+    };
+    // Twice the same is once.
+    let chosen = configured(&["memcached", "memcached"], &[]).unwrap();
+    let run = Run::of("apps", chosen, Fakes::new(Kvm::Emulated, Fault::None));
+    run.is_complete();
+    assert!(figure(&run.summary(), "app_per_s.memcached_get.tare").value > 0.0);
+    assert_eq!(run.lines("plan")[0]["plan"]["apps"], json!(["memcached"]));
+    let report = run.text("report.md");
+    assert!(!report.contains("redis, all packagings"), "{report}");
+    run.is_rebuilt_from_its_samples();
+    run.nothing_is_left();
+
+    let why = |apps, kernels| configured(apps, kernels).map(drop).unwrap_err().to_string();
+    let unknown = why(&["apache"], &[]);
+    assert!(
+        unknown.contains("--app apache: not an application of apps; there are: memc"),
+        "{unknown}"
+    );
+    let other = why(&["memcached"], &["redis"]);
+    assert!(
+        other.contains("--kernel redis: the application is not measured"),
+        "{other}"
+    );
+}
+
+#[test]
 fn a_packaging_that_ends_is_named_once_and_one_of_tares_fails_the_run() {
     // The second server is the bare process, which is not tried in the second cycle.
     let process = run(Fault::Ends(2));
