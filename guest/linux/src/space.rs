@@ -388,7 +388,7 @@ impl Space {
         }
     }
 
-    /// A free range of `bytes`, whole pages: at `hint` if that is free.
+    /// A free range of `bytes`, whole pages: at `hint`, without its part of a page, if that is free.
     pub(crate) fn find(&mut self, bytes: u64, hint: u64) -> Result<u64> {
         let is_free = |space: &Self, start: u64| {
             let range = start..start + bytes;
@@ -397,8 +397,8 @@ impl Space {
         if bytes == 0 || bytes > MAPPINGS.end - MAPPINGS.start {
             return Err(Errno::ENOMEM);
         }
-        if hint != 0 && hint.is_multiple_of(PAGE) && MAPPINGS.contains(&hint) && is_free(self, hint)
-        {
+        let hint = hint - hint % PAGE;
+        if hint.checked_add(bytes).is_some() && is_free(self, hint) {
             return Ok(hint);
         }
         // What was unmapped is used again, and with it its page tables, which are never given back.

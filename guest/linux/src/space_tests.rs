@@ -217,6 +217,11 @@ fn ranges_are_found_where_nothing_is() {
     assert!(second >= first + 4 * PAGE);
     let hint = first + 100 * PAGE;
     assert_eq!(space.find(PAGE, hint), Ok(hint));
+    assert_eq!(space.find(PAGE, hint + 1), Ok(hint), "the whole page");
+    // SBCL and others need what they have at an address below all mappings.
+    let low = memory::fixed().start + 16 * PAGE;
+    assert_eq!(space.find(PAGE, low), Ok(low));
+    assert!(space.find(PAGE, u64::MAX).is_ok_and(|it| it >= first));
     assert_eq!(space.find(!(PAGE - 1), 0), Err(Errno::ENOMEM));
     let wrong = space.map(0x1000..0x2000, anonymous(NONE));
     assert_eq!(wrong, Err(Errno::ENOMEM));
