@@ -10,7 +10,8 @@
  * go through `single_calls` on request. src/syscalls/{record,calls}.rs have the layouts.
  *
  * Two runs for each call are paid by the application, so they do little: registers
- * are loaded where they lie, and what was like the last time is one addition.
+ * are loaded where they lie, and what was like the last time is one addition. Calls
+ * of the kernel's functions cost most, so a task is found without any (`slots`).
  */
 #include "tare.bpf.h"
 
@@ -30,6 +31,10 @@ static void (*bpf_ringbuf_submit)(void *data, u64 flags) = (void *)132;
 static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 
 #define MAX_CALLS 512
+#define SLOTS 16384
+#define NUMBERS 65536
+/* Kernel stacks begin at multiples of 1 << 14. */
+#define STACK_SHIFT 14
 #define FASTEST 30
 #define BUCKETS 30
 /* 32-bit calls have other numbers: they are counted as one; so are numbers of no call. */
@@ -182,6 +187,14 @@ struct task {
 	u64 made[MAX_CALLS / 64];	/* calls made under this name */
 	char comm[16];
 	u64 arg[6];		/* for the log only */
+	u64 place;		/* 1 + the slot that has its state since; 0 for none */
+};
+
+/* A followed task that calls. */
+struct slot {
+	u64 stack;		/* name of its kernel stack; 0 if the slot is free */
+	u64 tid;
+	struct task task;
 };
 
 struct use_key {
@@ -254,6 +267,19 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct task);
 } tasks SEC(".maps");
+
+/*
+ * State of followed tasks by their kernel stack, which the address of the registers
+ * tells: the kernel finds an element of an array without a function call. A task takes
+ * a slot at the first call that counts; if another task has it, it stays in `tasks`.
+ */
+ARRAY_MAP(slots, SLOTS, struct slot);
+
+/*
+ * Whether a task whose number ends in these bits was ever followed; if not, there is
+ * nothing to look for in `tasks`. Never reset, since user space writes here too.
+ */
+ARRAY_MAP(numbers, NUMBERS, u64);
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -383,12 +409,82 @@ struct linux_binprm {
 struct registers {
 	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
 	u16 cs;
+	u64 flags;
 };
 
-INLINE struct task *current_task(u32 *tid)
+/* Where the state of a task in `tasks` is. */
+INLINE struct task *state_of(struct task *listed)
 {
-	*tid = bpf_get_current_task_btf()->pid;
-	return bpf_map_lookup_elem(&tasks, tid);
+	struct slot *slot;
+	u32 index;
+
+	if (!listed || !listed->place)
+		return listed;
+	index = listed->place - 1;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot)
+		return 0;
+	/* Or clang adds before it tests, which verifiers refuse. */
+	asm volatile("" : "+r"(slot));
+	return &slot->task;
+}
+
+/* A task in `tasks`; most tasks of a host are not there. */
+INLINE struct task *listed_task(u32 tid)
+{
+	u32 index = tid & (NUMBERS - 1);
+	u64 *followed = bpf_map_lookup_elem(&numbers, &index);
+
+	if (!followed || !*followed)
+		return 0;
+	return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+/* Puts a task into `tasks`. */
+INLINE void list_task(u32 tid, const struct task *task)
+{
+	u32 index = tid & (NUMBERS - 1);
+	u64 *followed = bpf_map_lookup_elem(&numbers, &index);
+
+	if (followed)
+		*followed = 1;
+	if (bpf_map_update_elem(&tasks, &tid, task, BPF_ANY))
+		lose(LOST_TASKS);
+}
+
+/*
+ * A name of the kernel stack that holds these registers, unique while its task lives:
+ * they lie at the same place of each stack. Never 0. The difference to any fixed
+ * address has the verifier take a pointer as a number, without a function call.
+ */
+INLINE u64 stack_name(const struct registers *regs)
+{
+	u64 name;
+
+	asm volatile("%0 = %1\n\t%0 -= %2" : "=&r"(name) : "r"(regs), "r"(&programs));
+	return name;
+}
+
+INLINE struct slot *slot_of(u64 stack)
+{
+	u32 index = (stack >> STACK_SHIFT) & (SLOTS - 1);
+
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+/* The state of the current task, which is not in this slot: it moves there if it can. */
+INLINE struct task *take(struct slot *slot, u64 stack, u32 tid)
+{
+	struct task *listed = listed_task(tid);
+
+	if (!listed || listed->place)
+		return state_of(listed);
+	if (listed->role != COUNTS || __sync_val_compare_and_swap(&slot->stack, 0, stack))
+		return listed;
+	slot->tid = tid;
+	slot->task = *listed;
+	listed->place = 1 + ((stack >> STACK_SHIFT) & (SLOTS - 1));
+	return &slot->task;
 }
 
 /* Counts a run that is about no call of a followed task. */
@@ -431,10 +527,17 @@ NOINLINE int flush(struct task *task, u32 tid, u32 end)
 }
 
 /* Whether the call that runs is one of the 32-bit table. */
-INLINE int is_compat(void)
+INLINE int is_compat(const struct registers *regs)
 {
-	struct task_struct___status *task = (void *)bpf_get_current_task_btf();
+	struct task_struct___status *task;
 
+	/* 32-bit code has its segment, `int $0x80` of 64-bit code the 32-bit table. */
+	if (regs->cs != USER_CS)
+		return 1;
+	/* `syscall` copies the address and the flags there; with FRED it does not. */
+	if (regs->cx == regs->ip && regs->r11 == regs->flags)
+		return 0;
+	task = (void *)bpf_get_current_task_btf();
 	return task->thread_info.status & TS_COMPAT;
 }
 
@@ -464,12 +567,18 @@ SEC("tp_btf/sys_enter")
 int on_sys_enter(struct raw *ctx)
 {
 	struct registers *regs = (void *)ctx->arg[0];
+	u64 number = ctx->arg[1], stack = stack_name(regs);
+	struct slot *slot = slot_of(stack);
 	struct call *call;
 	struct task *task;
-	u64 number = ctx->arg[1];
-	u32 tid, index;
+	u32 index;
 
-	task = current_task(&tid);
+	if (!slot)
+		return 0;
+	if (slot->stack == stack)
+		task = &slot->task;
+	else
+		task = take(slot, stack, bpf_get_current_task_btf()->pid);
 	if (!task || task->role == STARTS_OTHERS)
 		return other_run();
 	if (task->role == WAITS_FOR_EXEC) {
@@ -477,8 +586,7 @@ int on_sys_enter(struct raw *ctx)
 			return other_run();
 		task->role = COUNTS;
 	}
-	/* `int $0x80` of 64-bit code has the 64-bit segment and the 32-bit table. */
-	if (regs->cs != USER_CS || is_compat())
+	if (is_compat(regs))
 		number = FOREIGN;
 	else if (number >= UNKNOWN)
 		number = UNKNOWN;
@@ -696,8 +804,17 @@ INLINE struct file *opened(u32 descriptor)
 	return file;
 }
 
+/*
+ * Process and thread in one number: verifiers follow a function once, not again for each
+ * map that the state of a task may be in.
+ */
+INLINE u64 who_is(const struct task *task, u32 tid)
+{
+	return (u64)task->tgid << 32 | tid;
+}
+
 /* A record about a task, still empty; none, and counted as lost, without room. */
-INLINE struct path_record *begin_record(const struct task *task, u32 tid, u32 kind)
+INLINE struct path_record *begin_record(u64 who, u32 kind)
 {
 	struct path_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 
@@ -706,8 +823,8 @@ INLINE struct path_record *begin_record(const struct task *task, u32 tid, u32 ki
 		return 0;
 	}
 	record->kind = kind;
-	record->tid = tid;
-	record->tgid = task->tgid;
+	record->tid = who;
+	record->tgid = who >> 32;
 	record->what = 0;
 	record->device = 0;
 	record->inode = 0;
@@ -717,19 +834,17 @@ INLINE struct path_record *begin_record(const struct task *task, u32 tid, u32 ki
 	return record;
 }
 
-NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 directory, u64 path)
+NOINLINE int on_open(u64 who, u32 descriptor, u32 directory, u64 path)
 {
 	struct path_record *record;
 	struct file_key key;
 	struct file *file;
 
-	if (!task)
-		return 0;
 	file = opened(descriptor);
 	identify(file, &key);
 	if (!first_sight(&key))
 		return 0;
-	record = begin_record(task, tid, KIND_OPEN);
+	record = begin_record(who, KIND_OPEN);
 	if (!record)
 		return 0;
 	record->what = directory;
@@ -787,7 +902,7 @@ INLINE u64 hash_path(const struct text *text, u32 bytes)
 }
 
 /* A path was found; user space hears of it once for each thing that was asked. */
-NOINLINE int on_lookup(struct task *task, u32 tid, u32 directory, u64 path, u64 asked)
+NOINLINE int on_lookup(u64 who, u32 directory, u64 path, u64 asked)
 {
 	struct path_record *record;
 	struct file_key base = {}, key;
@@ -797,7 +912,7 @@ NOINLINE int on_lookup(struct task *task, u32 tid, u32 directory, u64 path, u64 
 	long read;
 
 	text = bpf_map_lookup_elem(&texts, &zero);
-	if (!task || !text)
+	if (!text)
 		return 0;
 	read = bpf_probe_read_user_str(text->words, PATH_BYTES, (void *)path);
 	/* An empty path is about a descriptor. */
@@ -827,7 +942,7 @@ NOINLINE int on_lookup(struct task *task, u32 tid, u32 directory, u64 path, u64 
 		lose(LOST_KINDS);
 		return 0;
 	}
-	record = begin_record(task, tid, KIND_LOOKUP);
+	record = begin_record(who, KIND_LOOKUP);
 	if (!record)
 		return 0;
 	record->what = directory;
@@ -869,14 +984,12 @@ INLINE int is_kernel_path(const char *path)
 }
 
 /* A name below /proc, /sys or /dev that was looked at without being opened. */
-NOINLINE int on_path(struct task *task, u32 tid, u64 path)
+NOINLINE int on_path(u64 who, u64 path)
 {
 	struct path_record *record;
 	struct file_key key = { ~0ULL, 0xcbf29ce484222325ULL };
 	char begin[PREFIX_BYTES] = {};
 
-	if (!task)
-		return 0;
 	/* Most names are others, and are not read to their end. */
 	if (bpf_probe_read_user(begin, 8, (void *)path) == 0 && !is_kernel_path(begin))
 		return 0;
@@ -887,7 +1000,7 @@ NOINLINE int on_path(struct task *task, u32 tid, u64 path)
 		key.inode = (key.inode ^ (u8)begin[i]) * 0x100000001b3ULL;
 	if (!first_sight(&key))
 		return 0;
-	record = begin_record(task, tid, KIND_PATH);
+	record = begin_record(who, KIND_PATH);
 	if (!record)
 		return 0;
 	record->device = key.device;
@@ -897,13 +1010,11 @@ NOINLINE int on_path(struct task *task, u32 tid, u64 path)
 	return 0;
 }
 
-NOINLINE int on_mount(struct task *task, u32 tid, u64 flags, u64 file_system)
+NOINLINE int on_mount(u64 who, u64 flags, u64 file_system)
 {
 	struct path_record *record;
 
-	if (!task)
-		return 0;
-	record = begin_record(task, tid, KIND_MOUNT);
+	record = begin_record(who, KIND_MOUNT);
 	if (!record)
 		return 0;
 	record->mode = flags;
@@ -924,10 +1035,10 @@ INLINE void use_module(struct call *call, u32 kind, u64 value, u64 bytes)
 		use(call, kind, name[0], name[1], name[2]);
 }
 
-INLINE void use_option(struct task *task, struct call *call, const struct registers *regs)
+INLINE void use_option(struct call *call, const struct registers *regs, u32 number)
 {
 	use(call, USE_OPTION, regs->si, regs->dx, 0);
-	if (task->number != NR_SETSOCKOPT || (u32)regs->si != IPPROTO_TCP)
+	if (number != NR_SETSOCKOPT || (u32)regs->si != IPPROTO_TCP)
 		return;
 	if ((u32)regs->dx == TCP_CONGESTION)
 		use_module(call, USE_CONGESTION, regs->r10, regs->r8);
@@ -967,21 +1078,21 @@ NOINLINE int rename(struct task *task, u32 tid)
  * What a call that succeeded asked of the kernel. Its arguments are still in its
  * registers: none of these calls replaces them.
  */
-NOINLINE int features(struct task *task, struct call *call, struct registers *regs,
-		      u32 tid, s64 result)
+NOINLINE int features(struct call *call, struct registers *regs, u64 who, u32 number,
+		      s64 result)
 {
 	u64 flags = 0, path = 0, second = 0, what;
 	u32 dir = AT_FDCWD, second_dir = AT_FDCWD;
 
-	if (!task || !call)
+	if (!call)
 		return 0;
-	what = asked[task->number & (MAX_CALLS - 1)];
-	switch (asks[task->number & (MAX_CALLS - 1)]) {
+	what = asked[number & (MAX_CALLS - 1)];
+	switch (asks[number & (MAX_CALLS - 1)]) {
 	case ASKS_SOCKET:
 		use(call, USE_SOCKET, regs->di, regs->si & 0xf, regs->dx);
 		break;
 	case ASKS_OPTION:
-		use_option(task, call, regs);
+		use_option(call, regs, number);
 		break;
 	case ASKS_IOCTL:
 		use(call, USE_IOCTL, regs->si, 0, 0);
@@ -1004,8 +1115,6 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		break;
 	case ASKS_PRCTL:
 		use(call, USE_PRCTL, regs->di, 0, 0);
-		if (regs->di == PR_SET_NAME)
-			rename(task, tid);
 		break;
 	case ASKS_ARCH_PRCTL:
 		use(call, USE_ARCH_PRCTL, regs->di, 0, 0);
@@ -1019,28 +1128,28 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 	case ASKS_OPEN:
 		path = regs->di;
 		/* The second argument of creat is a mode. */
-		if (task->number == NR_OPEN)
+		if (number == NR_OPEN)
 			use(call, USE_OPEN, regs->si, 0, 0);
-		on_open(task, tid, result, dir, path);
+		on_open(who, result, dir, path);
 		what = asked_of_opened(result);
 		break;
 	case ASKS_OPENAT:
 		dir = regs->di;
 		path = regs->si;
 		/* The third argument of openat2 is a structure. */
-		if (task->number == NR_OPENAT)
+		if (number == NR_OPENAT)
 			use(call, USE_OPEN, regs->dx, 0, 0);
-		on_open(task, tid, result, dir, path);
+		on_open(who, result, dir, path);
 		what = asked_of_opened(result);
 		break;
 	case ASKS_PATH:
 		path = regs->di;
-		on_path(task, tid, path);
+		on_path(who, path);
 		break;
 	case ASKS_PATHAT:
 		dir = regs->di;
 		path = regs->si;
-		on_path(task, tid, path);
+		on_path(who, path);
 		break;
 	case ASKS_SECOND:
 		path = regs->si;
@@ -1063,17 +1172,17 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		path = path_of_address(regs->si, regs->dx);
 		break;
 	case ASKS_MOUNT:
-		on_mount(task, tid, regs->r10, regs->dx);
+		on_mount(who, regs->r10, regs->dx);
 		break;
 	case ASKS_FSOPEN:
-		on_mount(task, tid, 0, regs->di);
+		on_mount(who, 0, regs->di);
 		break;
 	}
 	/* One place for each, since verifiers follow every call of a function. */
 	if (path)
-		on_lookup(task, tid, dir, path, what);
+		on_lookup(who, dir, path, what);
 	if (second)
-		on_lookup(task, tid, second_dir, second, what);
+		on_lookup(who, second_dir, second, what);
 	return 0;
 }
 
@@ -1101,27 +1210,41 @@ int on_sys_exit(struct raw *ctx)
 {
 	struct registers *regs = (void *)ctx->arg[0];
 	s64 result = ctx->arg[1];
+	u64 stack = stack_name(regs), who, ns;
+	struct slot *slot = slot_of(stack);
 	struct call *call;
 	struct task *task;
 	u32 tid, number;
-	u64 ns;
 
-	task = current_task(&tid);
+	if (!slot)
+		return 0;
+	if (slot->stack == stack) {
+		tid = slot->tid;
+		task = &slot->task;
+	} else {
+		tid = bpf_get_current_task_btf()->pid;
+		task = state_of(listed_task(tid));
+	}
 	if (!task || !task->enter_ns)
 		return other_run();
 	ns = bpf_ktime_get_ns() - task->enter_ns;
 	number = task->number;
-	call = bpf_map_lookup_elem(&calls, &number);
-	if (!call)
-		return 0;
-	time(call, ns);
-	if (result < 0 && result >= -MAX_ERRNO)
-		fail(call, number, -result);
-	else if (asks[number & (MAX_CALLS - 1)])
-		features(task, call, regs, tid, result);
+	who = who_is(task, tid);
+	if (number == NR_PRCTL && result >= 0 && regs->di == PR_SET_NAME)
+		rename(task, tid);
 	if (logging)
 		write_log(task, tid, ns, result);
 	task->enter_ns = 0;
+	/* From here on without the task, of which verifiers follow two kinds. */
+	call = bpf_map_lookup_elem(&calls, &number);
+	if (!call)
+		return 0;
+	if (result < 0 && result >= -MAX_ERRNO)
+		fail(call, number, -result);
+	else if (asks[number & (MAX_CALLS - 1)])
+		features(call, regs, who, number, result);
+	/* Last, since verifiers follow what comes after once for each way through it. */
+	time(call, ns);
 	return 0;
 }
 
@@ -1136,7 +1259,7 @@ int on_fork(struct raw *ctx)
 
 	other_run();
 	READ_FIELD(tid, parent, pid);
-	task = bpf_map_lookup_elem(&tasks, &tid);
+	task = state_of(listed_task(tid));
 	if (!task)
 		return 0;
 	READ_FIELD(tid, child, pid);
@@ -1145,13 +1268,12 @@ int on_fork(struct raw *ctx)
 	fresh.role = task->role == COUNTS ? COUNTS : WAITS_FOR_EXEC;
 	fresh.program = task->program;
 	__builtin_memcpy(fresh.comm, task->comm, sizeof(fresh.comm));
-	if (bpf_map_update_elem(&tasks, &tid, &fresh, BPF_ANY))
-		lose(LOST_TASKS);
+	list_task(tid, &fresh);
 	return 0;
 }
 
 /* The program that a script names, which no call opens. */
-INLINE void on_interpreter(struct task *task, u32 tid, struct linux_binprm *program)
+INLINE void on_interpreter(u64 who, struct linux_binprm *program)
 {
 	struct path_record *record;
 	const char *name = 0, *interpreter = 0;
@@ -1160,7 +1282,7 @@ INLINE void on_interpreter(struct task *task, u32 tid, struct linux_binprm *prog
 	READ_FIELD(interpreter, program, interp);
 	if (name == interpreter)
 		return;
-	record = begin_record(task, tid, KIND_LOOKUP);
+	record = begin_record(who, KIND_LOOKUP);
 	if (!record)
 		return;
 	record->what = AT_FDCWD;
@@ -1181,23 +1303,27 @@ int on_exec(struct raw *ctx)
 	u32 number;
 
 	other_run();
-	task = current_task(&tid);
+	tid = bpf_get_current_task_btf()->pid;
 	if (before != tid) {
-		/* A thread other than the first becomes the first. */
-		struct task *caller = bpf_map_lookup_elem(&tasks, &before);
+		/* A thread other than the first becomes the first, and keeps its slot. */
+		struct task *caller = listed_task(before);
 
 		if (caller) {
 			struct task moved = *caller;
+			u32 index = moved.place - 1;
+			struct slot *slot = bpf_map_lookup_elem(&slots, &index);
 
-			bpf_map_update_elem(&tasks, &tid, &moved, BPF_ANY);
+			if (slot)
+				slot->tid = tid;
+			list_task(tid, &moved);
 			bpf_map_delete_elem(&tasks, &before);
-			task = bpf_map_lookup_elem(&tasks, &tid);
 		}
 	}
+	task = state_of(listed_task(tid));
 	if (!task || task->role != COUNTS)
 		return 0;
 	rename(task, tid);
-	record = begin_record(task, tid, KIND_PROGRAM);
+	record = begin_record(who_is(task, tid), KIND_PROGRAM);
 	if (!record)
 		return 0;
 	number = __sync_fetch_and_add(&programs, 1);
@@ -1208,22 +1334,30 @@ int on_exec(struct raw *ctx)
 	READ_FIELD(name, program, filename);
 	bpf_probe_read_kernel_str(record->path, sizeof(record->path), name);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	on_interpreter(task, tid, program);
+	on_interpreter(who_is(task, tid), program);
 	return 0;
 }
 
 SEC("raw_tp/sched_process_exit")
 int on_exit(struct raw *ctx)
 {
-	struct task *task;
-	u32 tid;
+	struct task *listed, *task;
+	struct slot *slot;
+	u32 tid, index;
 
 	other_run();
-	task = current_task(&tid);
-	if (!task)
+	tid = bpf_get_current_task_btf()->pid;
+	listed = listed_task(tid);
+	task = state_of(listed);
+	if (!listed || !task)
 		return 0;
 	if (task->role == COUNTS)
 		flush(task, tid, ENDED);
+	index = listed->place - 1;
+	slot = bpf_map_lookup_elem(&slots, &index);
 	bpf_map_delete_elem(&tasks, &tid);
+	/* Last: the slot may be another task's at once. */
+	if (slot)
+		slot->stack = 0;
 	return 0;
 }

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,19 @@ fn act() {
                 .for_each(|thread| thread.join().unwrap());
         }
         "sockets" => sockets(),
+        "requests" => {
+            for _ in BufReader::new(std::io::stdin()).bytes() {
+                ask(100);
+                println!("\nasked");
+            }
+        }
+        "exec" => {
+            let exec = || {
+                ask(100);
+                Command::new("/bin/true").exec()
+            };
+            panic!("{:?}", thread::spawn(exec).join());
+        }
         _ => {}
     }
 }
@@ -315,6 +329,60 @@ fn a_process_that_runs_is_followed_with_its_descendants_and_logged() {
     assert!(text.contains(" sleep clock_nanosleep("), "{text}");
     let timed: u64 = profile.calls.values().map(|call| call.time.count()).sum();
     assert_eq!(end.written, timed);
+}
+
+/// Calls of all tasks, and all calls.
+fn sums(profile: &Profile) -> (u64, u64) {
+    let of_tasks = profile.tasks.iter().map(|task| task.calls).sum();
+    (
+        of_tasks,
+        profile.calls.values().map(|call| call.count).sum(),
+    )
+}
+
+#[test]
+fn a_process_that_is_observed_twice_starts_afresh() {
+    let Some(_alone) = ready() else { return };
+    let mut command = acting("requests");
+    command.arg("--nocapture").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut request = |times: usize| {
+        for _ in 0..times {
+            input.write_all(b"?").unwrap();
+            while lines.next().unwrap().unwrap() != "asked" {}
+        }
+    };
+    request(1);
+    for times in [3, 2] {
+        let mut recorder = Recorder::start(None).unwrap();
+        recorder.follow(child.id()).unwrap();
+        request(times);
+        let (profile, _) = recorder.finish("", Way::Pid(child.id()));
+        assert_eq!(profile.calls["getppid"].count, times as u64 * 100);
+        let (of_tasks, all) = sums(&profile);
+        assert_eq!(of_tasks, all);
+        request(1);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_thread_that_executes_a_program_goes_on_as_the_first() {
+    let Some(_alone) = ready() else { return };
+    let profile = profile(&mut acting("exec"));
+    assert_eq!(profile.calls["getppid"].count, 100);
+    assert_eq!(profile.calls["execve"].count, 2);
+    let task = profile.tasks.iter().find(|task| task.name == "true");
+    let task = task.unwrap();
+    assert_eq!(task.pid, task.tid);
+    assert!(task.program.ends_with("/true"), "{task:?}");
+    // Those of the thread before too: it is the same task.
+    assert!(task.calls > 100, "{task:?}");
+    let (of_tasks, all) = sums(&profile);
+    assert_eq!(of_tasks, all);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::Read as _;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::raw_trace_point::RawTracePointLinkId;
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::trace_point::TracePointLinkId;
 use aya::programs::{
     BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint, TracePoint, perf_event,
@@ -100,6 +101,7 @@ pub struct Object {
 #[derive(Debug)]
 enum Link {
     Raw(RawTracePointLinkId),
+    Typed(BtfTracePointLinkId),
     Record(TracePointLinkId),
 }
 
@@ -164,8 +166,8 @@ impl Object {
         Ok(())
     }
 
-    /// Detaches programs that are attached to raw trace points and to records: they cost
-    /// nothing until [`Self::attach`] attaches them again.
+    /// Detaches programs that are attached to trace points: they cost nothing until
+    /// [`Self::attach`] attaches them again.
     pub fn detach(&mut self, wanted: impl Fn(&str) -> bool) {
         let links = std::mem::take(&mut self.links).into_iter();
         let (ended, kept) = links.partition(|(function, _)| wanted(function));
@@ -179,7 +181,7 @@ impl Object {
         }
     }
 
-    /// Whether a program is attached to a raw trace point or a record.
+    /// Whether a program is attached to a trace point.
     pub(crate) fn is_attached(&self, function: &str) -> bool {
         self.links.iter().any(|(attached, _)| attached == function)
     }
@@ -326,6 +328,29 @@ impl Object {
         array.get(&index, 0).ok()
     }
 
+    /// Sets an element of an array.
+    pub(crate) fn set_element<const V: usize>(
+        &mut self,
+        map: &str,
+        index: u32,
+        value: [u64; V],
+    ) -> Result<(), Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self
+            .ebpf
+            .map_mut(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
+        Array::<&mut MapData, [u64; V]>::try_from(data)
+            .and_then(|mut array| array.set(index, value, 0))
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// An element of an array.
+    pub(crate) fn element<const V: usize>(&self, map: &str, index: u32) -> Option<[u64; V]> {
+        let array = Array::<&MapData, [u64; V]>::try_from(self.ebpf.map(map)?).ok()?;
+        array.get(&index, 0).ok()
+    }
+
     /// All entries of a hash map with keys of 32 bits.
     pub fn numbered<const V: usize>(&self, map: &str) -> Vec<(u32, [u64; V])> {
         let Some(map) = self.hash::<u32, [u64; V]>(map) else {
@@ -413,7 +438,7 @@ impl Point<'_> {
                     None => types.insert(Btf::from_sys_fs()?),
                 };
                 once(program.load(event, types))?;
-                program.attach().map(|_| None)
+                program.attach().map(|link| Some(Link::Typed(link)))
             }
             Self::Record {
                 category, event, ..
@@ -447,6 +472,10 @@ impl Link {
         match self {
             Self::Raw(link) => {
                 let program: &mut RawTracePoint = program.try_into()?;
+                program.detach(link)
+            }
+            Self::Typed(link) => {
+                let program: &mut BtfTracePoint = program.try_into()?;
                 program.detach(link)
             }
             Self::Record(link) => {

@@ -25,10 +25,15 @@ use crate::{Source, Unavailable, bpf_image};
 
 const IMAGE: Image = bpf_image!("syscalls.bpf.o");
 /// Words of the kernel side's `struct task`.
-const TASK_WORDS: usize = 20;
+const TASK_WORDS: usize = 21;
+/// Words of `struct slot`: the kernel stack, the thread, its task.
+const SLOT_WORDS: usize = 2 + TASK_WORDS;
+/// Entries of `numbers`.
+const NUMBERS: u32 = 65_536;
 const PROGRAM: usize = 3;
 const MADE: usize = 4;
 const COMM: usize = MADE + MADE_WORDS;
+const PLACE: usize = TASK_WORDS - 1;
 /// `enum role`.
 const COUNTS: u64 = 0;
 const STARTS_OTHERS: u64 = 2;
@@ -308,23 +313,36 @@ impl Recorder {
             }
             words[PROGRAM] = u64::from(number) << 32;
         }
-        self.object.insert("tasks", tid, words)
+        self.object.insert("tasks", tid, words)?;
+        // Where this is not set, the kernel side does not look for the task.
+        self.object.set_element("numbers", tid % NUMBERS, [1])
     }
 
     /// Stops following; processes that still live are reported as they are.
     fn let_go(&mut self) {
-        for _ in 0..PASSES {
-            let all = self.object.numbered::<TASK_WORDS>("tasks");
-            if all.is_empty() {
-                return;
-            }
-            for (tid, words) in all {
-                self.object.remove::<TASK_WORDS>("tasks", tid);
-                if words[0] >> 32 == COUNTS {
-                    self.tasks.add(task(tid, &words));
-                }
+        // First those that find a task by its stack: `on_exit` frees it for other tasks.
+        self.object
+            .detach(|function| function.starts_with("on_sys_"));
+        self.object.detach(|_| true);
+        for (tid, listed) in self.object.numbered::<TASK_WORDS>("tasks") {
+            let words = self.state(&listed);
+            if words[0] >> 32 == COUNTS {
+                self.tasks.add(task(tid, &words));
             }
         }
+    }
+
+    /// The state of a task in `tasks`: there, or in the slot that it took since.
+    fn state(&self, listed: &[u64; TASK_WORDS]) -> [u64; TASK_WORDS] {
+        let place = u32::try_from(listed[PLACE]).ok();
+        let slot = place
+            .and_then(|place| place.checked_sub(1))
+            .and_then(|index| self.object.element::<SLOT_WORDS>("slots", index));
+        let mut words = *listed;
+        if let Some(slot) = slot {
+            words.copy_from_slice(&slot[SLOT_WORDS - TASK_WORDS..]);
+        }
+        words
     }
 
     fn drain_log(&mut self) {
@@ -397,5 +415,53 @@ fn numbers_agree() -> Result<(), Unavailable> {
             "this process is in a PID namespace: run tare on the host",
         )),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// Entries of `slots`.
+    const SLOTS: u32 = 16_384;
+
+    #[test]
+    fn tasks_without_a_slot_are_counted_like_others() {
+        let counts = |taken: u32| {
+            let mut recorder = match Recorder::start(None) {
+                Ok(recorder) => recorder,
+                Err(why) => {
+                    tare_vmtest::lacks(why);
+                    return None;
+                }
+            };
+            let mut slot = [0; SLOT_WORDS];
+            slot[0] = 1;
+            for index in 0..taken {
+                recorder.object.set_element("slots", index, slot).unwrap();
+            }
+            let mut command = Command::new("/bin/dd");
+            command.args(["if=/dev/zero", "of=/dev/null", "bs=1", "count=300"]);
+            let mut child = recorder.spawn(command.stderr(Stdio::null())).unwrap();
+            assert!(child.wait().unwrap().success());
+            // The kernel ends a task before it tells the parent.
+            assert_eq!(recorder.living(), [0; 0]);
+            let (profile, _) = recorder.finish("", Way::Command(Vec::new()));
+            let calls = profile.calls.into_iter();
+            let calls: Vec<_> = calls.map(|(name, call)| (name, call.count)).collect();
+            let all: u64 = calls.iter().map(|(_, count)| count).sum();
+            assert_eq!(profile.tasks.len(), 1);
+            assert_eq!(profile.tasks[0].calls, all);
+            Some(calls)
+        };
+        let Some(with_slot) = counts(0) else { return };
+        assert!(
+            with_slot
+                .iter()
+                .any(|(name, count)| name == "read" && *count >= 300)
+        );
+        assert_eq!(counts(SLOTS), Some(with_slot));
     }
 }
