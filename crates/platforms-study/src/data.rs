@@ -92,12 +92,11 @@ impl Data {
 
     /// Hosts with their CPUs, in order.
     pub(crate) fn hosts(&self) -> Vec<(String, u32)> {
-        let hosts: BTreeMap<String, u32> = self
-            .runs
-            .iter()
-            .map(|run| (run.host.clone(), run.host_cpus))
-            .collect();
-        hosts.into_iter().collect()
+        let runs = self.runs.iter();
+        let hosts: BTreeMap<&str, u32> =
+            runs.map(|run| (run.host.as_str(), run.host_cpus)).collect();
+        let owned = |(host, cpus): (&str, u32)| (host.to_owned(), cpus);
+        hosts.into_iter().map(owned).collect()
     }
 
     /// Workloads that ran.

@@ -1,16 +1,19 @@
 //! CPU-Pinning 2020's findings beside this machine's: agrees, disagrees, or undecided
 //! here, and why.
 
+mod costs;
+
 use tare_platform::workload::WorkloadKind;
 use tare_platform::{Limit, Mode, Place, Platform};
 use tare_policy::placement::{ChrRange, Class, chr_permille};
 
+use self::costs::{CostRatio, Judged, adjusted_text, differs};
 use super::analysis::{Pinning, overhead, pin_gain, quota_bound, sizes};
 use super::data::Data;
 use super::estimate::{ALPHA, Estimate};
 use super::fit::split;
 use tare_lab::kit::number;
-use tare_stats::{Estimated, Interval, adjusted_by_holm, difference};
+use tare_stats::adjusted_by_holm;
 
 /// Below this many percent nothing is gained.
 const NOTHING_PCT: f64 = 3.0;
@@ -128,6 +131,21 @@ impl Evidence<'_> {
         quota_bound(self.data, workload, place) != Some(false)
     }
 
+    /// What a vanilla container that was held to its size costs over a vanilla machine of it.
+    fn container_over(
+        &self,
+        workload: &str,
+        size: u32,
+        machine: Platform,
+    ) -> Option<(String, CostRatio)> {
+        let sides =
+            [Platform::Container, machine].map(|platform| (workload, self.vanilla(platform, size)));
+        let holds = self.holds_container(workload, size);
+        let cost = holds.then(|| CostRatio::of(self.data, sides))??;
+        let what = format!("{workload}, {size} CPUs, container over {}", machine.name());
+        Some((format!("{what}: {}", cost.ratio.text()), cost))
+    }
+
     /// Why Linux guests cannot be judged here.
     fn no_linux_guest(&self) -> Option<Agreement> {
         let why = "machines are translated by QEMU here (no hardware KVM): what is measured is \
@@ -165,11 +183,17 @@ fn vote(votes: Vec<(String, Option<bool>)>) -> Agreement {
         (0, 0) if votes.is_empty() => {
             Agreement::CannotTell("nothing of it was measured".to_owned())
         }
-        (0, 0) => Agreement::CannotTell(format!("the intervals hold both: {text}")),
+        (0, 0) => Agreement::CannotTell(format!("nothing decides: {text}")),
         (for_it, against) if for_it > against => Agreement::Agrees(text),
         (for_it, against) if for_it < against => Agreement::Disagrees(text),
         _ => Agreement::CannotTell(format!("the workloads differ: {text}")),
     }
+}
+
+/// Whether a ratio is 1 by its whole interval, but for what is nothing.
+fn is_nothing(ratio: &Estimate) -> bool {
+    let ends = ratio.percent().interval;
+    ends.is_some_and(|it| it.low > -NOTHING_PCT && it.high < NOTHING_PCT)
 }
 
 fn said(name: &str, estimate: &Estimate) -> String {
@@ -177,111 +201,92 @@ fn said(name: &str, estimate: &Estimate) -> String {
 }
 
 fn constant(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
-    let votes = evidence.all().filter_map(|workload| {
+    let splits = evidence.all().filter_map(|workload| {
         let split = split(evidence.data, workload, machine, Mode::Vanilla)?;
-        let falling = &split.falling.first()?.1;
-        // A fall that was not shown may still exist.
-        let small = falling
-            .interval
-            .map(|it| it.low.abs().max(it.high.abs()) < NOTHING_PCT);
-        let vote = match small {
-            Some(true) => Some(true),
-            _ => falling.differs_from(0.0).then_some(false),
-        };
-        Some((
-            said(&format!("{workload}: constant"), &split.constant),
-            vote,
-        ))
+        let falling = split.falling.first()?.1;
+        let text = said(&format!("{workload}: constant"), &split.constant);
+        Some((text, CostRatio::of_percent(falling)))
     });
-    vote(votes.collect())
+    let constant = |(text, ratio, falls): Judged| {
+        // A fall that was not shown may still exist.
+        let is_small = is_nothing(&ratio).then_some(true);
+        (text, is_small.or(falls.map(|_| false)))
+    };
+    let judged = costs::judged(splits.collect()).into_iter();
+    vote(judged.map(constant).collect())
 }
 
 fn shrinking(evidence: &Evidence<'_>) -> Agreement {
-    let votes = evidence.of(WorkloadKind::Cpu).filter_map(|workload| {
+    let splits = evidence.of(WorkloadKind::Cpu).filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Container, Mode::Vanilla)?;
         let (size, falling) = split.falling.first()?;
-        let vote = falling.differs_from(0.0).then_some(falling.value > 0.0);
-        Some((
-            said(&format!("{workload}: at {size} CPU, by quota,"), falling),
-            vote,
-        ))
+        let text = said(&format!("{workload}: at {size} CPU, by quota,"), falling);
+        Some((text, CostRatio::of_percent(*falling)))
     });
-    vote(votes.collect())
+    vote(costs::votes(splits.collect()))
 }
 
+/// Whether workloads gain by pinning, as is `claimed`, at each size.
 fn gains<'a>(
     evidence: &Evidence<'_>,
     workloads: impl Iterator<Item = &'a str>,
     platform: Platform,
-    supports: impl Fn(&Estimate) -> Option<bool>,
+    claimed: bool,
 ) -> Agreement {
-    let mut votes = Vec::new();
+    let mut compared = Vec::new();
     let mut other = false;
     for workload in workloads {
         for size in sizes(evidence.data, workload) {
             match pin_gain(evidence.data, workload, platform, size) {
                 Some((Pinning::Gain, gain)) => {
                     let text = said(&format!("{workload}, {size} CPUs: gain"), &gain);
-                    votes.push((text, supports(&gain)));
+                    let place = |mode| Place::new(platform, mode, size, evidence.host_cpus);
+                    let sides = [Mode::Vanilla, Mode::Pinned].map(|mode| (workload, place(mode)));
+                    compared.extend(CostRatio::of(evidence.data, sides).map(|it| (text, it)));
                 }
                 Some(_) => other = true,
                 None => {}
             }
         }
     }
-    if votes.is_empty() && other {
+    if compared.is_empty() && other {
         return Agreement::CannotTell(
             "at the host's size vanilla and pinned are bound alike, and below it a vanilla \
              container is held by quota, another mechanism than a set of CPUs"
                 .to_owned(),
         );
     }
-    vote(votes)
-}
-
-fn gained(gain: &Estimate) -> Option<bool> {
-    if gain.differs_from(0.0) {
-        Some(gain.value > 0.0)
-    } else {
-        gain.is_below(NOTHING_PCT).then_some(false)
-    }
+    let gained = |(text, ratio, gains): Judged| {
+        let is_nothing = ratio.percent().is_below(NOTHING_PCT);
+        let gains = gains.or(is_nothing.then_some(false));
+        (text, gains.map(|gains| gains == claimed))
+    };
+    vote(costs::judged(compared).into_iter().map(gained).collect())
 }
 
 fn container_pin(evidence: &Evidence<'_>) -> Agreement {
-    gains(
-        evidence,
-        evidence.of(WorkloadKind::Cpu),
-        Platform::Container,
-        gained,
-    )
+    let workloads = evidence.of(WorkloadKind::Cpu);
+    gains(evidence, workloads, Platform::Container, true)
 }
 
 fn vm_pin(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
-    let nothing = |gain: &Estimate| gained(gain).map(|gained| !gained);
-    gains(evidence, evidence.of(WorkloadKind::Cpu), machine, nothing)
+    let workloads = evidence.of(WorkloadKind::Cpu);
+    gains(evidence, workloads, machine, false)
 }
 
 fn io_pin(evidence: &Evidence<'_>) -> Agreement {
-    gains(evidence, evidence.waiting(), Platform::Container, gained)
+    gains(evidence, evidence.waiting(), Platform::Container, true)
 }
 
 fn nested(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_linux_guest() {
         return why;
     }
-    let votes = evidence.waiting().filter_map(|workload| {
+    let compared = evidence.waiting().filter_map(|workload| {
         let size = *sizes(evidence.data, workload).first()?;
-        let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
-        let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
-        let holds = evidence.holds_container(workload, size);
-        let text = format!(
-            "{workload}: {} against {}",
-            number(nested.value),
-            number(container.value)
-        );
-        Some((text, costs_more(&container, &nested).filter(|_| holds)))
+        evidence.container_over(workload, size, Platform::VmContainer)
     });
-    vote(votes.collect())
+    vote(costs::votes(compared.collect()))
 }
 
 /// What workloads pay for containers of one size that one limit holds: only these are compared.
@@ -343,10 +348,6 @@ fn pays_differently(alike: &[Alike<'_>]) -> Vec<(String, Option<bool>)> {
         }
     }
     let adjusted = adjusted_by_holm(&p_values);
-    let near = |it: &Estimate| {
-        let ends = it.percent().interval;
-        ends.is_some_and(|it| it.low > -NOTHING_PCT && it.high < NOTHING_PCT)
-    };
     let of_size = |Alike { size, costs }: &Alike<'_>| {
         let here = compared
             .iter()
@@ -358,19 +359,14 @@ fn pays_differently(alike: &[Alike<'_>]) -> Vec<(String, Option<bool>)> {
             return (text, None);
         };
         let text = format!(
-            "{} {} and {} {} in containers of {size} CPUs by quota: p {} (adjusted by Holm for {} pairs)",
+            "{} {} and {} {} in containers of {size} CPUs by quota: {}",
             first.0,
             first.1.text(),
             second.0,
             second.1.text(),
-            if *p < 0.001 {
-                "below 0.001".to_owned()
-            } else {
-                number(*p)
-            },
-            compared.len()
+            adjusted_text(*p, compared.len())
         );
-        let is_nothing = costs.iter().all(|(_, cost)| near(cost));
+        let is_nothing = costs.iter().all(|(_, cost)| is_nothing(cost));
         let differs = *p < ALPHA;
         (
             text,
@@ -384,41 +380,13 @@ fn pays_differently(alike: &[Alike<'_>]) -> Vec<(String, Option<bool>)> {
     alike.iter().map(of_size).collect()
 }
 
-/// p of two independent ratios being the same; `None` where one has no interval.
-fn differs(a: &Estimate, b: &Estimate) -> Option<f64> {
-    let log = |it: &Estimate| {
-        let Interval { low, high } = it.interval?;
-        Some(Estimated {
-            value: it.value.ln(),
-            interval: Interval {
-                low: low.ln(),
-                high: high.ln(),
-            },
-            n: it.n,
-        })
-    };
-    Some(difference(log(a)?, log(b)?)?.p)
-}
-
 /// One workload that pays more in a container than in a machine is enough.
 fn container_costs_more(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
-    let mut votes = Vec::new();
-    for workload in evidence.all() {
-        let mut sizes = sizes(evidence.data, workload);
-        sizes.retain(|size| evidence.holds_container(workload, *size));
-        for size in sizes {
-            let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
-            let (Some(container), Some(machine)) = (of(Platform::Container), of(machine)) else {
-                continue;
-            };
-            let text = format!(
-                "{workload}, {size} CPUs: {} against {}",
-                container.text(),
-                machine.text()
-            );
-            votes.push((text, costs_more(&container, &machine)));
-        }
-    }
+    let compared = evidence.all().flat_map(|workload| {
+        let sizes = sizes(evidence.data, workload).into_iter();
+        sizes.filter_map(move |size| evidence.container_over(workload, size, machine))
+    });
+    let mut votes = costs::votes(compared.collect());
     if votes.iter().any(|(_, vote)| *vote == Some(true)) {
         votes.retain(|(_, vote)| *vote == Some(true));
     }
@@ -427,33 +395,25 @@ fn container_costs_more(evidence: &Evidence<'_>, machine: Platform) -> Agreement
 
 /// The same work in many processes and in one, in a vanilla container that was held to its size.
 fn multitasking(evidence: &Evidence<'_>) -> Agreement {
-    let mut votes = Vec::new();
-    for (many, one) in &evidence.many {
-        for size in sizes(evidence.data, many) {
-            let cost = |workload: &str| {
-                let place = evidence.vanilla(Platform::Container, size);
-                let cost = overhead(evidence.data, workload, place);
-                cost.filter(|_| evidence.holds_container(workload, size))
-            };
-            let (Some(of_many), Some(of_one)) = (cost(many), cost(one)) else {
-                continue;
-            };
+    let compared = evidence.many.iter().flat_map(|(many, one)| {
+        let sizes = sizes(evidence.data, many).into_iter();
+        sizes.filter_map(move |size| {
+            let place = evidence.vanilla(Platform::Container, size);
+            let mut both = [many, one].into_iter();
+            let hold = both.all(|workload| evidence.holds_container(workload, size));
+            let sides = [(many.as_str(), place), (one.as_str(), place)];
+            let cost = hold.then(|| CostRatio::of(evidence.data, sides))??;
             let text = format!(
-                "{many} {} and {one} {} in a container of {size}",
-                of_many.text(),
-                of_one.text()
+                "{many} over {one} in a container of {size} CPUs: {}",
+                cost.ratio.text()
             );
-            votes.push((text, costs_more(&of_many, &of_one)));
-        }
-    }
-    vote(votes)
+            Some((text, cost))
+        })
+    });
+    vote(costs::votes(compared.collect()))
 }
 
-/// Whether the first costs more; `None` where that cannot be told.
-fn costs_more(a: &Estimate, b: &Estimate) -> Option<bool> {
-    apart(a, b).then_some(a.value > b.value)
-}
-
+/// Whether two intervals have nothing in common.
 fn apart(a: &Estimate, b: &Estimate) -> bool {
     let ends = a.interval.zip(b.interval);
     ends.is_some_and(|(a, b)| a.high < b.low || b.high < a.low)

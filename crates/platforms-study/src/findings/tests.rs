@@ -106,6 +106,98 @@ fn of_many_workloads_that_pay_the_same_two_seldom_seem_to_differ() {
     assert!(alarms < 10, "{alarms} of 200");
 }
 
+/// Runs in the blocks of a plan: container and appliance in one, the machine in its own. A block's
+/// runs take up to three times as long as others, and of them those on platforms up to 2.5 times as
+/// long as their baseline; in the container they are `slower` on top.
+fn in_blocks(seed: u64, workloads: u32, blocks: u64, slower: f64) -> Data {
+    let mut dice = tare_stats::SplitMix64::new(seed);
+    let mut data = Data::default();
+    let mut add = |workload: u32, number: u64, platforms: &[Platform]| {
+        let mut up_to = |percent: usize| 1.0 + dice.below(percent) as f64 / 100.0;
+        let (block, arms) = (up_to(200), up_to(150));
+        for platform in platforms {
+            let factor = match platform {
+                Platform::Bare => 1.0,
+                Platform::Container => 1.3 * arms * slower,
+                _ => 1.3 * arms,
+            };
+            let place = Place::new(*platform, Mode::Vanilla, 1, 8);
+            let took = crate::tests::time(&mut dice, block * factor);
+            let mut run = run("a", &format!("w{workload}"), place, Arm::Main, took);
+            run.block = Some(number);
+            data.runs.push(run);
+        }
+    };
+    for workload in 0..workloads {
+        for block in 0..blocks {
+            let host = [Platform::Bare, Platform::Container, Platform::Appliance];
+            add(workload, 2 * block, &host);
+            add(
+                workload,
+                2 * block + 1,
+                &[Platform::Bare, Platform::VmContainer],
+            );
+        }
+    }
+    data
+}
+
+/// All workloads wait, and each is the work of the one before it in many processes.
+fn waiting(data: &Data) -> Evidence<'_> {
+    let names = data.workloads();
+    let pairs = names.windows(2);
+    Evidence {
+        many: pairs.map(|it| (it[0].clone(), it[1].clone())).collect(),
+        kinds: names
+            .into_iter()
+            .map(|name| (name, WorkloadKind::Io))
+            .collect(),
+        ..evidence(data)
+    }
+}
+
+#[test]
+fn of_many_costs_that_are_equal_few_seem_to_differ() {
+    const DRAWS: usize = 400;
+    let mut alarms = [0; 3];
+    for seed in 1..=DRAWS as u64 {
+        let data = in_blocks(seed, 24, 14, 1.0);
+        let evidence = waiting(&data);
+        let said = [
+            container_costs_more(&evidence, Platform::Appliance),
+            nested(&evidence),
+            multitasking(&evidence),
+        ];
+        for (alarms, said) in alarms.iter_mut().zip(said) {
+            *alarms += usize::from(said.text().0 != "undecided here");
+        }
+    }
+    assert!(alarms.iter().all(|it| *it <= DRAWS / 20), "{alarms:?}");
+}
+
+/// By overheads alone the two are within each other's error: what they do not share with their
+/// baseline is in both.
+#[test]
+fn a_cost_in_a_noisy_block_is_found_by_the_pairs_of_its_arms() {
+    let said = |seed, blocks| {
+        let data = in_blocks(seed, 1, blocks, 1.2);
+        let said = container_costs_more(&waiting(&data), Platform::Appliance);
+        let (here, why) = said.text();
+        (here, why.to_owned())
+    };
+    let found = (1..=100).filter(|seed| said(*seed, 12).0 == "agrees");
+    assert!(found.count() >= 95);
+    let (_, why) = said(1, 12);
+    assert!(
+        why.starts_with("w0, 1 CPUs, container over appliance: 1.")
+            && why.ends_with("p below 0.001 (adjusted by Holm for 1 comparisons)"),
+        "{why}"
+    );
+    let (here, why) = said(1, 7);
+    assert_eq!(here, "undecided here");
+    assert!(why.ends_with("7 runs are too few for a test"), "{why}");
+}
+
 #[test]
 fn one_container_that_costs_more_than_a_machine_is_enough() {
     // 1.4 against 1.3 on one CPU, less on more.
@@ -257,4 +349,37 @@ fn small_hosts_have_no_chr_so_low() {
     let (last, _) = table(&evidence(&data)).pop().unwrap();
     let right = "The right CHR: 0.07 to 0.14 computing, 0.14 to 0.28 I/O, 0.28 to 0.57 much I/O";
     assert_eq!(last, right);
+}
+
+/// Machines that are as fast pinned as not but for `slower`, in noisy blocks.
+fn pinned_and_not(seed: u64, workloads: u32, slower: f64) -> Data {
+    let mut dice = tare_stats::SplitMix64::new(seed);
+    let mut data = Data::default();
+    for workload in 0..workloads {
+        for block in 0..14 {
+            let noise = 1.0 + dice.below(200) as f64 / 100.0;
+            for (mode, factor) in [(Mode::Vanilla, slower), (Mode::Pinned, 1.0)] {
+                let place = Place::new(Platform::Vm, mode, 1, 8);
+                let own = 1.0 + dice.below(50) as f64 / 100.0;
+                let name = format!("w{workload}");
+                let mut run = run("a", &name, place, Arm::Main, noise * own * factor);
+                run.block = Some(block);
+                data.runs.push(run);
+            }
+        }
+    }
+    data
+}
+
+#[test]
+fn of_many_workloads_that_pinning_does_not_change_few_seem_to_gain_or_lose() {
+    const DRAWS: usize = 200;
+    let here = |seed, workloads, slower| {
+        let data = pinned_and_not(seed, workloads, slower);
+        vm_pin(&evidence(&data), Platform::Vm).text().0
+    };
+    let alarms = (0..DRAWS as u64).filter(|seed| here(*seed, 24, 1.0) == "disagrees");
+    assert!(alarms.count() <= DRAWS / 20);
+    let found = (0..50).filter(|seed| here(*seed, 1, 1.3) == "disagrees");
+    assert!(found.count() >= 48);
 }
