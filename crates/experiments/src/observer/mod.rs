@@ -1,10 +1,11 @@
 //! What watching costs: `tare why`'s observer beside machines that are idle, tick, and
 //! storm, as the observer accounts itself and as the guests lose instructions by it.
 //!
-//! The machines of a load run through windows, in turns without and with the observer, and
-//! two without in each round (the A/A pair). A guest's loss is what it executes for each
-//! second of its CPU time in a watched window, against the windows before and after. Storms are
-//! watched once more without the burst in which one that shows itself is counted.
+//! Each round boots the machines of each load anew. A boot is a block: it has a window with the
+//! observer and two without, which are the A/A pair, in another order than the boot before. A
+//! guest's loss is what it executes for each second of its CPU time in the watched window, against
+//! the two others of that boot. Storms are watched once more without the burst in which one that
+//! shows itself is counted.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use tare_control::stats::Stats;
 use tare_lab::kit::{
     Bar, Bench, Data, Depth, Entry, Experiment, Figure, Goal, Make, Metric, Record, ReportText,
-    RunError, Template, Turn, bars, has_data, metrics, reach, row, times,
+    RunError, Template, Turn, bars, has_data, metrics, reach, replanned, replanned_ms, rounds, row,
+    times,
 };
 use tare_machines::appliance::Guest;
 use tare_machines::observe::CpuReading;
@@ -107,33 +109,52 @@ const GOALS: &[Goal] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Window {
     Alone,
+    /// The same once more: must come out equal.
+    Same,
     Watched,
     /// A storm that shows itself is not counted in a burst at once.
     WithoutBurst,
 }
 
-/// A round: each watched window has one alone before and after it, and the first two are the
-/// A/A pair. Storms have the last one too.
-const ROUND: [Window; 5] = [
+const WINDOWS: [Window; 4] = [
     Window::Alone,
-    Window::Alone,
+    Window::Same,
     Window::Watched,
-    Window::Alone,
     Window::WithoutBurst,
 ];
 
 impl Window {
-    /// Those of a round of a load.
-    fn of(load: &str) -> impl Iterator<Item = Self> {
+    /// Those of a boot of a load, rotated so that none is always first, and in every other boot in
+    /// reverse: by rotation alone most boots have one of two windows after the other, and a guest
+    /// that gets slower would make them differ.
+    fn of(load: &str, round: usize) -> Vec<Self> {
         let is_storm = STORMS.contains(&load);
-        let windows = ROUND.into_iter();
-        windows.filter(move |window| is_storm || *window != Self::WithoutBurst)
+        let windows = WINDOWS.into_iter();
+        let mut windows: Vec<Self> = windows
+            .filter(|window| is_storm || *window != Self::WithoutBurst)
+            .collect();
+        let by = round / 2 % windows.len();
+        windows.rotate_left(by);
+        if round % 2 == 1 {
+            windows.reverse();
+        }
+        windows
+    }
+
+    /// The name in records.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Same => "same",
+            Self::Watched => "watched",
+            Self::WithoutBurst => "without_burst",
+        }
     }
 
     /// What an observer is limited to in it; `None` without one.
     fn limits(self) -> Option<Limits> {
         let first_burst = match self {
-            Self::Alone => return None,
+            Self::Alone | Self::Same => return None,
             Self::Watched => FirstBurst::Counted,
             Self::WithoutBurst => FirstBurst::LeftOut,
         };
@@ -157,29 +178,39 @@ pub(super) const ENTRY: Entry = Entry {
 pub(crate) struct Observing {
     depth: Depth,
     image: String,
-    rounds: usize,
+    /// Boots of each load.
+    boots: usize,
     window: Duration,
+    /// Whether it is a record of rounds of one boot, as earlier programs wrote.
+    is_of_one_boot: bool,
     data: Data,
 }
 
 impl Observing {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, window_s) = depth.of([(2, 1.5), (8, 2.0), (16, 4.0)]);
+        let (boots, window_s) = depth.of([(2, 1.5), (8, 2.0), (16, 4.0)]);
         Self {
             depth,
             image: image.unwrap_or_else(|| "storm".to_owned()),
-            rounds,
+            boots,
             window: Duration::from_secs_f64(window_s),
+            is_of_one_boot: false,
             data: Data::default(),
         }
     }
 
-    fn workload(&mut self, bench: &mut Bench<'_>, workload: &Workload) -> Result<(), RunError> {
+    /// One boot of a load: its windows, which are one sample.
+    fn boot(
+        &mut self,
+        bench: &mut Bench<'_>,
+        workload: &Workload,
+        round: usize,
+    ) -> Result<(), RunError> {
+        let arm = workload.name;
+        let place = ArmRound { arm, round };
         let mut machines = Vec::new();
-        for round in 0..self.depth.of(workload.machines) {
-            let arm = workload.name;
-            let place = ArmRound { arm, round };
+        for _ in 0..self.depth.of(workload.machines) {
             let spec = place.machine(&self.image, 1, workload.cmdline.to_owned());
             let mut guest = bench.executor.measure(&spec)?;
             guest.record(SILENCE, bench.interrupt)?;
@@ -187,25 +218,15 @@ impl Observing {
             bench.progress.done(START);
         }
         let vms: Vec<Vm> = machines.iter().filter_map(|guest| guest.vm()).collect();
-        for round in 0..self.rounds {
-            let (number, rounds) = (round + 1, self.rounds);
-            let step = format!("round {number} of {rounds}: {}", workload.name);
-            bench.progress.step(&step);
-            let mut measured = Vec::new();
-            for window in Window::of(workload.name) {
-                measured.push(self.window(bench, window, &mut machines, &vms)?);
-                bench.progress.done(self.window);
-            }
-            let place = ArmRound {
-                arm: workload.name,
-                round,
-            };
-            let record = json!({"machines": machines.len(), "windows": measured});
-            guest_bench::keep(bench, place, "round", &record)?;
-            self.take(workload.name, &record);
-            bench.recorder.flush()?;
+        let mut measured = Vec::new();
+        for window in Window::of(arm, round) {
+            measured.push(self.window(bench, window, &mut machines, &vms)?);
+            bench.progress.done(self.window);
         }
-        Ok(())
+        let record = json!({"machines": machines.len(), "windows": measured});
+        guest_bench::keep(bench, place, "round", &record)?;
+        self.take(arm, round, &record);
+        Ok(bench.recorder.flush()?)
     }
 
     /// One window: what the guests executed and took, and what watching cost.
@@ -254,13 +275,15 @@ impl Observing {
             })
         });
         Ok(json!({
-            "kvm": self.data.kvm, "seconds": began.elapsed().as_secs_f64(), "cpu_ns": cpu_ns,
+            "window": window.name(), "kvm": self.data.kvm,
+            "seconds": began.elapsed().as_secs_f64(), "cpu_ns": cpu_ns,
             "instructions": work.0, "activity": work.1, "watched": watched,
         }))
     }
 
     /// Samples of a round from its record.
-    fn take(&mut self, load: &'static str, record: &Value) {
+    fn take(&mut self, load: &'static str, round: usize, record: &Value) {
+        self.data.samples.enter_round(round);
         let windows = record["windows"].as_array().map_or(&[][..], Vec::as_slice);
         // Kept runs of earlier versions have no window without the burst.
         let is_without = |window: &&Value| window["watched"]["without_burst"] == true;
@@ -290,16 +313,53 @@ impl Observing {
         if !STORMS.contains(&load) {
             return;
         }
-        let alone: Vec<f64> = windows
-            .iter()
-            .filter(|window| window["watched"].is_null())
-            .filter_map(pace)
-            .collect();
-        if let (&[first, second, last], Some(watched)) = (alone.as_slice(), pace(watched)) {
-            let beside = f64::midpoint(second, last);
-            add(LOSS, (1.0 - watched / beside) * 100.0);
-            add(CONTROL, (1.0 - second / first) * 100.0);
+        if let Some((unwatched, watched)) = Unwatched::of(windows).zip(pace(watched)) {
+            let [loss, control] = [watched / unwatched.beside, unwatched.same_over_alone];
+            self.data.extend(LOSS.name, load, [loss].into_iter());
+            self.data.extend(CONTROL.name, load, [control].into_iter());
         }
+    }
+}
+
+/// The paces of a storm's unwatched windows.
+struct Unwatched {
+    /// What the watched window is held against.
+    beside: f64,
+    /// Of the A/A pair.
+    same_over_alone: f64,
+}
+
+impl Unwatched {
+    fn of(windows: &[Value]) -> Option<Self> {
+        let named = |name| pace(windows.iter().find(|window| window["window"] == name)?);
+        if let Some((alone, same)) = named("alone").zip(named("same")) {
+            return Some(Self {
+                beside: f64::midpoint(alone, same),
+                same_over_alone: same / alone,
+            });
+        }
+        // Windows of earlier programs have no name and one order: two before the watched one, and
+        // one after it.
+        let unwatched = windows.iter().filter(|window| window["watched"].is_null());
+        let &[first, second, last] = unwatched.filter_map(pace).collect::<Vec<_>>().as_slice()
+        else {
+            return None;
+        };
+        Some(Self {
+            beside: f64::midpoint(second, last),
+            same_over_alone: second / first,
+        })
+    }
+}
+
+/// A ratio of paces as what is lost, percent.
+fn lost(ratio: Figure) -> Figure {
+    let lost = |ratio: f64| (1.0 - ratio) * 100.0;
+    Figure {
+        value: lost(ratio.value),
+        low: ratio.high.map(lost),
+        high: ratio.low.map(lost),
+        ..ratio
     }
 }
 
@@ -338,9 +398,9 @@ impl Experiment for Observing {
     /// Machines and windows report their progress by themselves.
     fn planned(&self) -> Duration {
         let machines = LOADS.iter().map(|load| self.depth.of(load.machines));
-        let windows = LOADS.iter().map(|load| Window::of(load.name).count());
-        let windows = self.rounds * windows.sum::<usize>();
-        times(self.window, windows) + times(START, machines.sum())
+        let windows = LOADS.iter().map(|load| Window::of(load.name, 0).len());
+        let boot = times(self.window, windows.sum()) + times(START, machines.sum());
+        times(boot, self.boots)
     }
 
     fn plan(&self) -> Value {
@@ -351,9 +411,17 @@ impl Experiment for Observing {
             })
         });
         json!({
-            "depth": self.depth.name(), "image": self.image, "rounds": self.rounds,
+            "depth": self.depth.name(), "image": self.image, "boots": self.boots,
             "window_ms": self.window.as_millis() as u64, "loads": loads,
         })
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        self.is_of_one_boot = plan.get("boots").is_none();
+        for name in ["rounds", "boots"] {
+            replanned(plan, name, &mut self.boots);
+        }
+        replanned_ms(plan, "window_ms", &mut self.window);
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
@@ -363,32 +431,45 @@ impl Experiment for Observing {
                 let record = &line["record"];
                 let kvm = record["windows"][0]["kvm"].clone();
                 self.data.kvm = serde_json::from_value(kvm).unwrap_or(self.data.kvm);
-                self.take(load.name, record);
+                let round = line["round"].as_u64().unwrap_or(0);
+                self.take(load.name, round as usize, record);
             }
         }
         Ok(())
     }
 
     fn turns(&self) -> Vec<Turn> {
-        let loads = LOADS.iter().enumerate();
-        loads
-            .map(|(index, load)| Turn::new(index, load.name, Duration::ZERO))
-            .collect()
+        let turn = |_, index: usize, _| Some(Turn::new(index, LOADS[index].name, Duration::ZERO));
+        rounds(self.boots, &[LOADS.len()], 1, turn)
     }
 
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
-        self.workload(bench, &LOADS[turn.index])
+        self.boot(bench, &LOADS[turn.index], turn.round)
     }
 
     fn figures(&self) -> Vec<Figure> {
-        self.data.samples.figures()
+        let mut figures = self.data.samples.figures();
+        for metric in [LOSS, CONTROL] {
+            let of = |load| {
+                let ratios = self.data.of(metric.name, load);
+                // The figures of earlier programs stay what their summaries say.
+                if self.is_of_one_boot {
+                    return metric.median(load, &ratios);
+                }
+                metric.paired(load, &ratios)
+            };
+            figures.extend(STORMS.into_iter().filter_map(of).map(lost));
+        }
+        figures
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {
         let text = Template::new(include_str!("report.md"), METRICS, figures)
             .set("image", &self.image)
-            .set("rounds", self.rounds)
-            .set("window_ms", self.window.as_millis());
+            .set("boots", self.boots)
+            .set("window_ms", self.window.as_millis())
+            .only_if("booted", !self.is_of_one_boot)
+            .only_if("one_boot", self.is_of_one_boot);
         let loads = LOADS.iter().map(|load| {
             let machines = self.depth.of(load.machines).to_string();
             row([
