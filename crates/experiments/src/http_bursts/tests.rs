@@ -27,7 +27,8 @@ fn short() -> Plan {
         idle_2cpu_ms: 40,
         idle_2cpu_machines: 2,
         quiet_ms: 20,
-        timeout_ms: 500,
+        // Beside builds an answer takes its time.
+        timeout_ms: 60_000,
         compared: 0,
         capacity_rounds: 1,
         capacity_ms: 30,
