@@ -219,11 +219,11 @@ impl OwnArgs for TailorArgs {
 /// Options of `tare weigh apps`.
 #[derive(Debug, Args)]
 struct AppsArgs {
-    /// Application to measure: memcached, redis, nginx, go or axum; repeatable
-    /// [default: all]
+    /// Application to measure: memcached, redis, nginx, go, axum, or the data file of
+    /// another one (docs/apps.md); repeatable [default: all that have a name]
     #[arg(
         long = "app",
-        value_name = "NAME",
+        value_name = "NAME|FILE.toml",
         value_parser = offered(AppsOptions::applications, StringValueParser::new()),
         hide_possible_values = true
     )]

@@ -1,5 +1,5 @@
 //! Which packaging weighs least for which application: memcached, redis and nginx from
-//! Debian's packages, a Go and an axum server, each as a bare process, in containers, on the
+//! Debian's packages, a Go and an axum server, or the user's own, each as a bare process, in containers, on the
 //! library OS and in a Linux guest. All have the same files, command and load.
 //!
 //! ```text
@@ -17,9 +17,9 @@ mod services;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,7 @@ use tare_load::requests::{Connections, Exchange, Generator, failed, latencies_us
 use tare_machines::appliance::{Appliance, ApplianceError, ServerKind};
 use tare_machines::linux::catalog::{self, App};
 use tare_machines::linux::dialog::ask;
+use tare_machines::linux::own_app::{OwnApp, OwnLoad};
 use tare_machines::linux::{LinuxError, kernels};
 use tare_machines::observe::counters::{activity_between, seconds_between};
 use tare_rootfs::Cache;
@@ -43,7 +44,7 @@ use tare_tailor::cut::Cut;
 use tare_tailor::lock::sha256_of_file;
 
 use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TAILORED_TCG, TARE, TARE_TCG};
-use self::services::{Load, SERVICES, Service};
+use self::services::{Load, SERVICES, Service, catalogued, is_data_file, recorded};
 use super::full_speed::carried;
 
 metrics! {
@@ -67,7 +68,7 @@ metrics! {
 const CONNECTIONS: usize = 8;
 /// For the connections to open, before a load is measured.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// From the end of the load to the idle window.
+/// The usual time from the end of the load to the idle window.
 const SETTLE: Duration = Duration::from_secs(1);
 /// For the trace of a request for statistics to end.
 const GUARD: Duration = Duration::from_millis(20);
@@ -111,7 +112,8 @@ pub(super) const ENTRY: Entry = Entry {
 /// Its options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Names of the applications to measure; all, if there are none.
+    /// The applications to measure: names, or data files of the user's ([`OwnApp`]). All of the
+    /// catalog, if there are none.
     pub apps: Vec<String>,
     /// Kernels of Linux guests: name of an application, file; `None` is the one that `tailor`
     /// built for it.
@@ -121,7 +123,7 @@ pub struct Options {
 impl Options {
     /// Names of its applications.
     pub fn applications() -> Vec<&'static str> {
-        SERVICES.iter().map(|service| service.name).collect()
+        services::names()
     }
 
     /// The experiment with these options.
@@ -144,14 +146,16 @@ pub(crate) struct Apps {
     alone: Duration,
     /// As much as the server carries.
     load: Duration,
+    /// From the end of the load to the idle window.
+    settle: Duration,
     idle: Duration,
-    /// The applications to measure, by their place in [`SERVICES`].
-    chosen: Vec<usize>,
+    /// The applications to measure.
+    services: Vec<Service>,
     /// Kernels that were tailored to applications, by their names.
-    kernels: BTreeMap<&'static str, PathBuf>,
+    kernels: BTreeMap<String, PathBuf>,
     /// SHA-256 of these files.
     digests: BTreeMap<String, String>,
-    /// Applications whose files are there, by their place in [`SERVICES`].
+    /// Applications whose files are there, by their place in `services`.
     ready: BTreeMap<usize, Ready>,
     data: Data,
     /// Exits and time of each idle window, by figure.
@@ -199,7 +203,6 @@ fn place(app: &str, arm: &str) -> String {
 
 /// An application whose files are there.
 struct Ready {
-    service: &'static Service,
     app: App,
     bytes: u64,
 }
@@ -219,8 +222,9 @@ impl Apps {
             translated,
             alone: Duration::from_millis(alone_ms),
             load: Duration::from_millis(load_ms),
+            settle: SETTLE,
             idle: Duration::from_millis(idle_ms),
-            chosen: (0..SERVICES.len()).collect(),
+            services: SERVICES.to_vec(),
             kernels: BTreeMap::new(),
             digests: BTreeMap::new(),
             ready: BTreeMap::new(),
@@ -229,17 +233,23 @@ impl Apps {
         }
     }
 
-    fn services(&self) -> impl Iterator<Item = &'static Service> {
-        self.chosen.iter().map(|place| &SERVICES[*place])
-    }
-
-    /// Measures only the applications with these names.
-    fn choose(&mut self, names: &[String]) -> Result<(), WeighError> {
-        let chosen = names.iter().map(|name| place_of(name));
-        let chosen = chosen.collect::<Result<BTreeSet<usize>, String>>();
-        let chosen = chosen.map_err(|why| WeighError::Option(format!("--app {why}")))?;
-        if !chosen.is_empty() {
-            self.chosen = chosen.into_iter().collect();
+    /// Measures only these applications: names, or data files.
+    fn choose(&mut self, apps: &[String]) -> Result<(), WeighError> {
+        let refused = |why: String| WeighError::Option(format!("--app {why}"));
+        let mut services: Vec<Service> = Vec::new();
+        for app in apps {
+            let service = if is_data_file(app) {
+                let own = OwnApp::read(Path::new(app)).map_err(|error| refused(chain(&error)))?;
+                Service::own(&own.app.name, &own.loads, Some(own.app.clone()))
+            } else {
+                catalogued(app).map_err(refused)?.clone()
+            };
+            if services.iter().all(|it| it.name != service.name) {
+                services.push(service);
+            }
+        }
+        if !services.is_empty() {
+            self.services = services;
         }
         Ok(())
     }
@@ -247,22 +257,27 @@ impl Apps {
     /// Takes a kernel for one of the applications.
     fn take_kernel(&mut self, name: &str, file: Option<PathBuf>) -> Result<(), WeighError> {
         let refused = |why: String| WeighError::Option(format!("--kernel {name}: {why}"));
-        let place = place_of(name).map_err(|why| WeighError::Option(format!("--kernel {why}")))?;
-        if !self.chosen.contains(&place) {
-            return Err(refused(
-                "the application is not measured: add --app".to_owned(),
-            ));
+        if self.services.iter().all(|service| service.name != name) {
+            let why = match catalogued(name) {
+                Ok(_) => "the application is not measured: add --app".to_owned(),
+                Err(why) => return Err(WeighError::Option(format!("--kernel {why}"))),
+            };
+            return Err(refused(why));
         }
-        let service = &SERVICES[place];
+        let is_own = self
+            .services
+            .iter()
+            .any(|it| it.name == name && it.own.is_some());
         let file = match file {
             Some(file) => file,
+            None if is_own => return Err(refused(format!("add its file: {name}=FILE"))),
             None => built(name).map_err(|error| refused(chain(&error)))?,
         };
         let file = fs::canonicalize(&file)
             .map_err(|error| refused(format!("cannot read {}: {error}", file.display())))?;
         let digest = sha256_of_file(&file).map_err(|error| refused(chain(&error)))?;
         self.digests.insert(name.to_owned(), digest);
-        match self.kernels.insert(service.name, file) {
+        match self.kernels.insert(name.to_owned(), file) {
             None => Ok(()),
             Some(_) => Err(refused("given twice".to_owned())),
         }
@@ -270,13 +285,11 @@ impl Apps {
 
     /// Gets an application's files.
     fn bring(&mut self, bench: &mut Bench<'_>, place: usize) -> Result<(), RunError> {
-        let service = &SERVICES[place];
-        let mut app = catalog::find(service.name)?;
-        let args = service.args.iter().map(|arg| (*arg).to_owned());
-        app.command.extend(args);
-        app.kernel = self.kernels.get(service.name).cloned();
+        let service = &self.services[place];
+        let mut app = service.app()?;
+        app.kernel = self.kernels.get(&*service.name).cloned();
         let mut boot = Boot {
-            app: service.name.to_owned(),
+            app: service.name.to_string(),
             arm: "all packagings".to_owned(),
             ..Boot::default()
         };
@@ -285,12 +298,7 @@ impl Apps {
                 bench
                     .recorder
                     .versions_of(bench.executor.versions_of(&app))?;
-                let ready = Ready {
-                    service,
-                    app,
-                    bytes,
-                };
-                self.ready.insert(place, ready);
+                self.ready.insert(place, Ready { app, bytes });
                 return Ok(());
             }
             Err(error) => boot.broken = missing(Err(error.into()))?,
@@ -303,20 +311,34 @@ impl Apps {
     fn boot(
         &self,
         bench: &mut Bench<'_>,
-        ready: &Ready,
+        (service, ready): (&Service, &Ready),
         arm: Arm,
         boot: &mut Boot,
     ) -> Result<(), RunError> {
-        let (app, name) = (&ready.app, ready.service.name);
+        let (app, name) = (&ready.app, &*service.name);
         let mut server = bench.executor.start(ServerKind::App(app, arm.packaging))?;
         let first = first_answer(server.as_mut(), app, bench.interrupt)?;
         boot.value(FIRST_ANSWER, name, first.as_secs_f64() * 1e3);
         if let Some(added) = server.image_bytes() {
             boot.value(IMAGE, name, (ready.bytes + added) as f64);
         }
-        for load in ready.service.loads {
-            self.alone(bench, server.as_mut(), app, load, boot)?;
-            self.loaded(bench, server.as_mut(), app, load, boot)?;
+        for load in service.loads.iter() {
+            let exchange = match load.exchange(app, server.address()) {
+                Ok(exchange) => exchange,
+                Err(why) => {
+                    boot.failures.push(why);
+                    continue;
+                }
+            };
+            self.alone(bench, server.as_mut(), load, exchange.clone(), boot)?;
+            let exchange = exchange.pipelined(load.at_once(app));
+            self.loaded(
+                bench,
+                server.as_mut(),
+                (load, load.at_once(app)),
+                exchange,
+                boot,
+            )?;
         }
         self.idle(bench, server.as_mut(), boot)?;
         if let Some(bytes) = server.resident_bytes() {
@@ -331,11 +353,10 @@ impl Apps {
         &self,
         bench: &Bench<'_>,
         server: &mut dyn Appliance,
-        app: &App,
         load: &Load,
+        exchange: Exchange,
         boot: &mut Boot,
     ) -> Result<(), RunError> {
-        let exchange = load.exchange(app, server.address());
         let mut generator = generator(server, exchange, 1);
         let asked = carried(server, &mut generator, (1, self.alone), bench.interrupt)?;
         let asked = asked.requests;
@@ -343,9 +364,9 @@ impl Apps {
             .extend(failed(&asked, &format!("failed ({})", load.about)));
         if let Some(sorted) = tare_stats::sorted(&latencies_us(&asked)) {
             let quantile = |q| tare_stats::quantile(&sorted, q);
-            boot.value(P50, load.name, quantile(0.5));
+            boot.value(P50, &load.name, quantile(0.5));
             if sorted.len() >= needed(0.99) {
-                boot.value(P99, load.name, quantile(0.99));
+                boot.value(P99, &load.name, quantile(0.99));
             }
         }
         Ok(())
@@ -356,12 +377,10 @@ impl Apps {
         &self,
         bench: &Bench<'_>,
         server: &mut dyn Appliance,
-        app: &App,
-        load: &Load,
+        (load, at_once): (&Load, usize),
+        exchange: Exchange,
         boot: &mut Boot,
     ) -> Result<(), RunError> {
-        let at_once = load.at_once(app);
-        let exchange = load.exchange(app, server.address()).pipelined(at_once);
         let mut generator = generator(server, exchange, CONNECTIONS);
         let mut ask = |time| carried(server, &mut generator, (CONNECTIONS, time), bench.interrupt);
         ask(WARM_UP)?;
@@ -370,9 +389,9 @@ impl Apps {
             .extend(failed(&asked.requests, &format!("failed ({})", load.about)));
         let answered = (asked.answered * at_once) as f64;
         if answered > 0.0 {
-            boot.value(PER_S, load.name, answered / asked.seconds);
+            boot.value(PER_S, &load.name, answered / asked.seconds);
             let us = (asked.spent.monitor_ns + asked.spent.helper_ns) as f64 / 1e3;
-            boot.value(CPU_PER_REQUEST, load.name, us / answered);
+            boot.value(CPU_PER_REQUEST, &load.name, us / answered);
         }
         Ok(())
     }
@@ -384,7 +403,7 @@ impl Apps {
         server: &mut dyn Appliance,
         boot: &mut Boot,
     ) -> Result<(), RunError> {
-        bench.interrupt.sleep(SETTLE)?;
+        bench.interrupt.sleep(self.settle)?;
         let from = server.stats()?;
         bench.interrupt.sleep(GUARD)?;
         let before = server.cpu()?;
@@ -461,25 +480,23 @@ impl Apps {
         MEMORY_BEYOND.median(app, &beyond)
     }
 
+    /// Loads of the user's applications, by their names.
+    fn own_loads(&self) -> BTreeMap<&str, Vec<OwnLoad>> {
+        let services = self.services.iter();
+        let own = services.filter_map(|it| Some((&*it.name, it.own_loads()?)));
+        own.collect()
+    }
+
     /// What a boot of an arm is planned to take, if it is measured everywhere.
     fn planned_boot(&self, service: &Service, arm: Arm) -> Duration {
         let loaded = times(self.alone + WARM_UP + self.load, service.loads.len());
-        let boot = START + loaded + SETTLE + self.idle;
+        let boot = START + loaded + self.settle + self.idle;
         if !arm.is_measured_everywhere() {
             return Duration::ZERO;
         }
         let translated = arm.is_translated().then_some(TRANSLATED_START);
         boot + translated.unwrap_or_default()
     }
-}
-
-/// The place of an application in [`SERVICES`].
-fn place_of(name: &str) -> Result<usize, String> {
-    let place = SERVICES.iter().position(|service| service.name == name);
-    place.ok_or_else(|| {
-        let names = Options::applications().join(", ");
-        format!("{name}: not an application of apps; there are: {names}")
-    })
 }
 
 /// The kernel with the default cuts that `tare weigh tailor` built for an application.
@@ -519,8 +536,13 @@ fn first_answer(
         let limit = (server.started().elapsed() / 8).clamp(shortest, longest);
         let answer = ask(server.address(), limit, app.check.send.as_bytes());
         let after = server.started().elapsed();
-        if answer.is_ok_and(|answer| app.passes(&answer)) {
-            return Ok(after);
+        if let Ok(answer) = answer {
+            if app.passes(&answer) {
+                return Ok(after);
+            }
+            if let Some([asked, answer]) = app.refusal(&answer) {
+                return Err(ApplianceError::Answers { answer, asked }.into());
+            }
         }
         if looked.elapsed() > LOOK {
             server.cpu()?;
@@ -553,21 +575,18 @@ impl Experiment for Apps {
             "depth": self.depth.name(), "cycles": self.cycles, "translated": self.translated,
             "alone_ms": self.alone.as_millis() as u64, "load_ms": self.load.as_millis() as u64,
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
-            "pipelined": services::PIPELINED, "apps": self.services().map(|it| it.name).collect::<Vec<_>>(),
+            "pipelined": services::PIPELINED, "apps": self.services.iter().map(|it| &it.name).collect::<Vec<_>>(),
             "arms": arms::ALL.map(|arm| arm.name),
-            "kernels": self.digests,
+            "kernels": self.digests, "own": self.own_loads(),
         })
     }
 
     fn replan(&mut self, plan: &Value) {
         replanned(plan, "cycles", &mut self.cycles);
         replanned(plan, "translated", &mut self.translated);
-        let apps = plan.get("apps").map(Vec::<String>::deserialize);
-        // A record may name an application that is not here.
-        let apps = apps.and_then(Result::ok).unwrap_or_default().into_iter();
-        let here: Vec<usize> = apps.filter_map(|name| place_of(&name).ok()).collect();
-        if !here.is_empty() {
-            self.chosen = here;
+        let recorded = recorded(plan);
+        if !recorded.is_empty() {
+            self.services = recorded;
         }
         // Earlier versions measured on none.
         let digests = plan.get("kernels").map(BTreeMap::deserialize);
@@ -588,45 +607,45 @@ impl Experiment for Apps {
 
     /// The files of each application; then, of each application, the packagings in turn.
     fn turns(&self) -> Vec<Turn> {
-        let files = self.chosen.iter().map(|&place| {
-            let name = SERVICES[place].name;
-            let step = format!("files of {name}");
-            let turn = Turn::new(place, name, Duration::ZERO);
+        let files = self.services.iter().enumerate().map(|(place, service)| {
+            let step = format!("files of {}", service.name);
+            let turn = Turn::new(place, &service.name, Duration::ZERO);
             Turn { step, ..turn }
         });
-        let turn = |service: usize, place: usize, cycle| {
-            let arm = arms::ALL[place];
-            let label = self::place(SERVICES[service].name, arm.name);
-            let planned = self.planned_boot(&SERVICES[service], arm);
-            let index = SERVICES.len() + service * arms::ALL.len() + place;
+        let turn = |place: usize, arm_place: usize, cycle| {
+            let (service, arm) = (&self.services[place], arms::ALL[arm_place]);
+            let label = self::place(&service.name, arm.name);
+            let planned = self.planned_boot(service, arm);
+            let index = self.services.len() + place * arms::ALL.len() + arm_place;
             let turn = Turn::new(index, &label, planned).if_fails(IfFails::Drop);
-            let has_kernel = self.kernels.contains_key(SERVICES[service].name);
-            let is_due =
-                self.chosen.contains(&service) && (!arm.is_translated() || cycle < self.translated);
+            let has_kernel = self.kernels.contains_key(&*service.name);
+            let is_due = !arm.is_translated() || cycle < self.translated;
             (is_due && (has_kernel || !arm.needs_kernel())).then_some(turn)
         };
-        let boots = rounds(self.cycles, &[arms::ALL.len(); SERVICES.len()], 1, turn);
+        let blocks = vec![arms::ALL.len(); self.services.len()];
+        let boots = rounds(self.cycles, &blocks, 1, turn);
         files.chain(boots).collect()
     }
 
     /// One boot of an arm, and what it gave.
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
-        let Some(place) = turn.index.checked_sub(SERVICES.len()) else {
+        let Some(place) = turn.index.checked_sub(self.services.len()) else {
             return self.bring(bench, turn.index);
         };
-        let (service, arm) = (place / arms::ALL.len(), arms::ALL[place % arms::ALL.len()]);
-        let Some(ready) = self.ready.get(&service) else {
+        let (place, arm) = (place / arms::ALL.len(), arms::ALL[place % arms::ALL.len()]);
+        let Some(ready) = self.ready.get(&place) else {
             return Ok(());
         };
+        let service = &self.services[place];
         let mut boot = Boot {
-            app: ready.service.name.to_owned(),
+            app: service.name.to_string(),
             arm: arm.name.to_owned(),
             cycle: turn.round,
             ..Boot::default()
         };
         boot.broken = match arm.obstacle(self.data.kvm) {
             Some(obstacle) => Some(obstacle.to_owned()),
-            None => missing(self.boot(bench, ready, arm, &mut boot))?,
+            None => missing(self.boot(bench, (service, ready), arm, &mut boot))?,
         };
         bench.recorder.sample(&boot)?;
         self.take(&boot);
@@ -640,10 +659,10 @@ impl Experiment for Apps {
         for (name, windows) in &self.windows {
             figures.extend(rate(name, IDLE_EXITS.unit, windows));
         }
-        for service in self.services() {
+        for service in &self.services {
             let loads = service.loads.iter();
-            figures.extend(loads.flat_map(|load| self.ratios(load.name)));
-            figures.extend(self.beyond(service.name));
+            figures.extend(loads.flat_map(|load| self.ratios(&load.name)));
+            figures.extend(self.beyond(&service.name));
         }
         figures.sort_by(|a, b| a.name.cmp(&b.name));
         figures

@@ -6,10 +6,10 @@ use tare_control::stats::Kvm;
 use tare_lab::kit::{Direction, Figure, Metric, ReportText, Row, Template, find, number, row};
 
 use super::arms::{Arm, CHOICE};
-use super::services::{PIPELINED, SERVICES};
+use super::services::{Load, PIPELINED, Service};
 use super::{
     Apps, CONNECTIONS, CPU_IDLE, CPU_PER_REQUEST, FIRST_ANSWER, IDLE_EXITS, IMAGE, MEMORY, P50,
-    P99, PER_S, SETTLE,
+    P99, PER_S,
 };
 
 /// Figures of a load, each with its factor.
@@ -37,22 +37,52 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         .set("alone_s", seconds(experiment.alone))
         .set("load_s", seconds(experiment.load))
         .set("idle_s", seconds(experiment.idle))
-        .set("settle_s", seconds(SETTLE))
+        .set("settle_s", seconds(experiment.settle))
         .set("connections", CONNECTIONS)
         .set("pipelined", PIPELINED)
         .only_if("emulated", is_emulated)
         .only_if("untailored", experiment.digests.is_empty());
-    let loads = || SERVICES.iter().flat_map(|service| service.loads);
-    let ratios = loads().map(|load| row([("about", load.about), ("load", load.name)]));
+    let loads = experiment.services.iter().flat_map(|it| it.loads.iter());
+    let ratios = loads.map(|load| row([("about", &*load.about), ("load", &*load.name)]));
+    let measures = measures(&experiment.services);
+    let least = measures.iter().filter_map(|it| least_row(it, figures));
     let sections = [
-        text.tabled("least", measures().filter_map(|it| least_row(&it, figures))),
-        text.tabled("all", measures().map(|it| it.row())),
+        text.tabled("least", least),
+        text.tabled("all", measures.iter().map(Measure::row)),
         text.tabled("ratios", ratios),
     ];
-    let rates = measures()
+    let rates = measures
+        .iter()
         .filter(|it| it.figure.starts_with(PER_S.name))
-        .map(|it| it.row());
-    text.report_with(rates, sections, &experiment.data.missing)
+        .map(Measure::row);
+    let report = text.report_with(rates, sections, &experiment.data.missing);
+    let own = experiment
+        .services
+        .iter()
+        .filter(|it| it.own_loads().is_some());
+    let answers = own.flat_map(|service| own_answers(service, figures));
+    ReportText {
+        answer: report.answer.into_iter().chain(answers).collect(),
+        ..report
+    }
+}
+
+/// What the figures of a user's application answer.
+fn own_answers(service: &Service, figures: &[Figure]) -> Vec<String> {
+    let name = &service.name;
+    let rates = service.loads.iter().map(|Load { about, name, .. }| {
+        format!(
+            "- {about}: Tare carries {{app_rate_ratio.{name}.tare:text}} of the bare process's \
+             requests, and the container's rate is {{app_times_slower.{name}:text}} times Tare's.\n"
+        )
+    });
+    let text: String = rates.collect();
+    let text = format!(
+        "# {name}\n\n## Answer\n\n{text}- {name}: the first answer comes after \
+         {{app_first_answer_ms.{name}.tare:text}} ms, and its memory is \
+         {{app_memory_beyond_mib.{name}:text}} MiB more than the bare process's.\n"
+    );
+    Template::new(&text, super::METRICS, figures).sentences("Answer")
 }
 
 /// What is measured of an application or a load: a row of the tables.
@@ -74,7 +104,7 @@ impl Measure {
 }
 
 /// All, by application.
-fn measures() -> impl Iterator<Item = Measure> {
+fn measures(services: &[Service]) -> Vec<Measure> {
     let of =
         |about: &str, name: &str, (what, metric, scale): (&str, Metric, &'static str)| Measure {
             about: format!("{about}: {what}"),
@@ -82,11 +112,13 @@ fn measures() -> impl Iterator<Item = Measure> {
             better: metric.better,
             scale,
         };
-    SERVICES.iter().flat_map(move |service| {
+    let of_service = |service: &Service| {
         let loads = service.loads.iter();
-        let of_loads = loads.flat_map(move |load| OF_LOAD.map(|it| of(load.about, load.name, it)));
-        of_loads.chain(OF_APP.map(|it| of(service.name, service.name, it)))
-    })
+        let of_loads = loads.flat_map(|load| OF_LOAD.map(|it| of(&load.about, &load.name, it)));
+        let of_app = OF_APP.map(|it| of(&service.name, &service.name, it));
+        of_loads.chain(of_app).collect::<Vec<_>>()
+    };
+    services.iter().flat_map(of_service).collect()
 }
 
 fn least_row(measure: &Measure, figures: &[Figure]) -> Option<Row> {

@@ -12,6 +12,7 @@ fn short() -> Box<Apps> {
     Box::new(Apps {
         alone: Duration::from_millis(20),
         load: Duration::from_millis(50),
+        settle: Duration::from_millis(20),
         idle: Duration::from_millis(20),
         ..Apps::new(Depth::Quick)
     })
@@ -142,6 +143,65 @@ fn applications_that_were_not_chosen_are_neither_measured_nor_missing() {
     assert!(
         other.contains("--kernel redis: the application is not measured"),
         "{other}"
+    );
+}
+
+#[test]
+fn an_own_application_is_measured_in_every_packaging() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("files")).unwrap();
+    for file in ["shop", "kib.txt"] {
+        fs::write(place.path().join("files").join(file), "x".repeat(1024)).unwrap();
+    }
+    let file = place.path().join("my-shop.toml");
+    let text = "root = 'files'\ncommand = ['/shop', '{port}']\n[[load]]\nname = 'item'\n\
+                path = '/kib.txt'\n";
+    fs::write(&file, text).unwrap();
+    let mut experiment = short();
+    experiment.options.apps = vec![file.display().to_string()];
+    experiment.configure().unwrap();
+    let run = Run::of("apps", experiment, Fakes::new(Kvm::Emulated, Fault::None));
+    run.is_complete();
+    assert_eq!(run.outcome.failures, [""; 0]);
+    let summary = run.summary();
+    for arm in ["tare", "process", "container", "linux_tcg"] {
+        assert!(figure(&summary, &format!("app_per_s.my-shop_item.{arm}")).value > 0.0);
+    }
+    assert_eq!(figure(&summary, "app_times_slower.my-shop_item").n, 2);
+    let report = run.text("report.md");
+    assert!(report.contains("my-shop, item: Tare carries "), "{report}");
+    assert!(!report.contains("redis: Tare carries"), "{report}");
+    run.is_rebuilt_from_its_samples();
+    run.nothing_is_left();
+
+    let mut experiment = short();
+    experiment.options.apps = vec!["/none/shop.toml".to_owned()];
+    let error = experiment.configure().unwrap_err().to_string();
+    assert!(
+        error.contains("--app cannot use /none/shop.toml"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_applications_of_a_record_are_the_catalogs_or_have_valid_loads() {
+    let plan = json!({
+        "apps": ["redis", "mine", "wrong", "unknown"],
+        "own": {
+            "mine": [{"name": "all", "path": "/"}],
+            "wrong": [{"name": "<b>", "path": "/"}],
+        },
+    });
+    let names: Vec<String> = recorded(&plan)
+        .iter()
+        .map(|it| it.name.to_string())
+        .collect();
+    assert_eq!(names, ["redis", "mine"]);
+    let mut apps = Apps::new(Depth::Quick);
+    apps.replan(&plan);
+    assert_eq!(
+        apps.plan()["own"],
+        json!({"mine": [{"name": "all", "path": "/"}]})
     );
 }
 

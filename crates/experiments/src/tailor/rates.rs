@@ -9,7 +9,7 @@ use tare_load::requests::{
 };
 use tare_machines::linux::LinuxError;
 use tare_machines::linux::catalog::{App, Protocol};
-use tare_machines::linux::dialog::ANSWER;
+use tare_machines::linux::dialog::{ANSWER, body};
 use tare_machines::linux::machine::LinuxMachine;
 
 use super::plan::Plan;
@@ -134,25 +134,9 @@ fn exchange(machine: &LinuxMachine, app: &App) -> Result<Exchange, LinuxError> {
     })
 }
 
-/// What follows the head.
-fn body(answer: &[u8]) -> &[u8] {
-    let end = b"\r\n\r\n";
-    let head = answer.windows(end.len()).position(|window| window == end);
-    head.map_or(&[], |at| &answer[at + end.len()..])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_body_follows_the_first_empty_line() {
-        assert_eq!(
-            body(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\none\r\n\r\ntwo"),
-            b"one\r\n\r\ntwo"
-        );
-        assert_eq!(body(b"HTTP/1.1"), b"");
-    }
 
     #[test]
     fn a_step_without_a_right_answer_is_read_back() {

@@ -85,9 +85,12 @@ pub(super) fn in_container(
     root: &Path,
     runtime: Runtime,
 ) -> Result<Machine, ApplianceError> {
-    let place = ServerPlace::new(app.name, app.port)?;
+    let place = ServerPlace::new(&app.name, app.port)?;
     let args: Vec<&str> = app.command.iter().map(String::as_str).collect();
     let mut config = config(place.name(), root, &args);
+    if let Some(env) = config["process"]["env"].as_array_mut() {
+        env.extend(app.env.iter().map(|it| json!(it)));
+    }
     config["process"]["capabilities"] = json!({
         "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
     });
@@ -101,6 +104,7 @@ pub(super) fn bare(app: &App, root: &Path) -> Result<Machine, ApplianceError> {
         command.arg("--map-root-user");
     }
     command.arg("--root").arg(root).arg("--").args(&app.command);
+    command.envs(app.env.iter().filter_map(|it| it.split_once('=')));
     ends_with_us(&mut command, Signal::KILL);
     start(command, None, app.port)
 }

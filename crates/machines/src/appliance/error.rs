@@ -45,6 +45,14 @@ pub enum ApplianceError {
     /// It did not come to serve.
     #[error("the machine did not serve within {0:?}")]
     NotServing(Duration),
+    /// It serves, but does not have what the request names.
+    #[error("the application answers {answer} to {asked}")]
+    Answers {
+        /// The first line of its answer.
+        answer: String,
+        /// The first line of the request.
+        asked: String,
+    },
     /// It printed nothing more.
     #[error("the machine printed no figures for {0:?}")]
     Silent(Duration),
@@ -82,7 +90,7 @@ impl ApplianceError {
             Self::Journal(_) => ExitCode::Output,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
             Self::Files(error) | Self::Qemu(error) => error.exit_code(),
-            Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
+            Self::NotServing(_) | Self::Answers { .. } | Self::Silent(_) => ExitCode::WeighFailed,
             Self::Control(_) => ExitCode::ControlFailed,
             Self::Interrupted(interrupted) => interrupted.exit_code(),
         }

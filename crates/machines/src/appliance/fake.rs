@@ -109,15 +109,21 @@ impl Fakes {
         self.cache(1, Kvm::None, 0)
     }
 
-    fn package(&mut self, packaging: Packaging) -> Result<Box<dyn Appliance>, ApplianceError> {
-        match packaging {
-            Packaging::Container(Runtime::Runsc) => Err(missing("runsc")),
-            Packaging::Tare("auto") => {
-                self.starts()?;
-                self.cache(1, self.kvm, 3)
-            }
-            // Processes and containers have no statistics, nor has QEMU.
-            _ => self.contained(),
+    fn package(
+        &mut self,
+        app: &App,
+        packaging: Packaging,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        // Processes and containers have no statistics, nor has QEMU.
+        let (kvm, ring) = match packaging {
+            Packaging::Container(Runtime::Runsc) => return Err(missing("runsc")),
+            Packaging::Tare("auto") => (self.kvm, 3),
+            _ => (Kvm::None, 0),
+        };
+        self.starts()?;
+        match &app.root {
+            Some(root) => self.file_server(root, kvm, ring, 1),
+            None => self.cache(1, kvm, ring),
         }
     }
 
@@ -204,13 +210,13 @@ impl Executor for Fakes {
             ) => self.file_server(root, Kvm::None, 0, *cpus),
             ServerKind::Elsewhere(..) => Err(missing("cloud-hypervisor")),
             ServerKind::Memcached(_) => self.contained(),
-            ServerKind::App(_, packaging) => self.package(packaging),
+            ServerKind::App(app, packaging) => self.package(app, packaging),
         }
     }
 
-    /// Only a cache has files here.
+    /// Only a cache has files here, and what is the user's.
     fn bring(&mut self, app: &App) -> Result<u64, ApplianceError> {
-        if app.protocol == Protocol::Memcached {
+        if app.protocol == Protocol::Memcached || app.root.is_some() {
             return Ok(1_000);
         }
         Err(ApplianceError::Files(Box::new(LinuxError::NoImage)))

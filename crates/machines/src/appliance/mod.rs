@@ -34,6 +34,7 @@ mod words;
 
 pub use error::ApplianceError;
 pub use guest::{Guest, GuestSpec, LinuxGuest, ServedGuest};
+pub(crate) use packaged::PORT;
 pub use spec::{Monitor, Packaging, Runtime, ServerKind, Spec};
 
 /// Starts machines.

@@ -19,6 +19,8 @@ use crate::linux::{LinuxError, files};
 const DIRECTORIES: [&str; 3] = ["dev", "proc", "run"];
 /// The line of a web server's configuration that names its port.
 const LISTEN: &str = "listen 80;";
+/// What stands for the port in an own application's words.
+pub(crate) const PORT: &str = "{port}";
 /// Where the image that runs programs is, from the directory of `tare`.
 const IMAGES: [&str; 3] = [
     "images/linux",
@@ -34,7 +36,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Gets them from Debian's packages.
+    /// Gets them from Debian's packages, or from the user's directory.
     pub(super) fn of(app: &App) -> Result<Self, LinuxError> {
         let tree = files::tree(app, &Cache::open_default()?)?;
         Self::write_out(tree)
@@ -82,12 +84,16 @@ pub(super) fn on_port(app: &App, port: u16) -> App {
     let mut app = app.clone();
     let args = match app.protocol {
         Protocol::Http if app.compiled.is_some() => vec![format!("0.0.0.0:{port}")],
-        // The configuration has it.
+        // The configuration has it, or words of the user's.
         Protocol::Http => Vec::new(),
         Protocol::Redis => vec!["--port".to_owned(), port.to_string()],
         Protocol::Memcached | Protocol::Postgres => vec!["-p".to_owned(), port.to_string()],
     };
     app.command.extend(args);
+    if app.root.is_some() {
+        let words = app.command.iter_mut().chain(&mut app.env);
+        words.for_each(|word| *word = word.replace(PORT, &port.to_string()));
+    }
     for file in &mut app.files {
         file.text = file.text.replace(LISTEN, &format!("listen {port};"));
     }
@@ -115,7 +121,9 @@ pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path
         ("--publish", &publish),
     ];
     let kernel = kernel.map(|kernel| ("--kernel", kernel));
-    run_words(None, kernel.into_iter().chain(machine), &app.command)
+    let env = app.env.iter().map(|it| ("--env", it.as_str()));
+    let options = kernel.into_iter().chain(machine).chain(env);
+    run_words(None, options, &app.command)
 }
 
 /// What a packaging adds to an application's files: the image of the library OS, or the

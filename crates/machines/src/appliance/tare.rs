@@ -36,7 +36,7 @@ const PORT_TRIES: usize = 5;
 pub struct TareRun {
     executable: PathBuf,
     /// Roots of the applications that were packaged.
-    roots: BTreeMap<&'static str, Root>,
+    roots: BTreeMap<String, Root>,
 }
 
 impl TareRun {
@@ -52,17 +52,17 @@ impl TareRun {
     fn package(&mut self, app: &App, packaging: Packaging) -> Result<Machine, ApplianceError> {
         let port = free_port().map_err(ApplianceError::Prepare)?;
         let app = packaged::on_port(app, port);
-        if !self.roots.contains_key(app.name) {
+        if !self.roots.contains_key(&app.name) {
             self.bring(&app)?;
         }
-        let root = &self.roots[app.name];
+        let root = &self.roots[&app.name];
         root.write(&app).map_err(ApplianceError::Prepare)?;
         match packaging {
             Packaging::Process => contained::bare(&app, root.path()),
             Packaging::Container(runtime) => contained::in_container(&app, root.path(), runtime),
             Packaging::Tare(_) | Packaging::Linux(_) | Packaging::Tailored(_) => {
                 let words = |name: &str| packaged::tare_args(&app, packaging, name, root.path());
-                let mut machine = execute(&self.executable, app.name, port, words)?;
+                let mut machine = execute(&self.executable, &app.name, port, words)?;
                 machine.image_bytes = packaged::image_bytes(&app, packaging, &self.executable);
                 Ok(machine)
             }
@@ -116,7 +116,7 @@ impl Executor for TareRun {
     fn bring(&mut self, app: &App) -> Result<u64, ApplianceError> {
         let root = Root::of(app).map_err(|error| ApplianceError::Files(Box::new(error)))?;
         let bytes = root.bytes();
-        self.roots.insert(app.name, root);
+        self.roots.insert(app.name.clone(), root);
         Ok(bytes)
     }
 

@@ -122,7 +122,7 @@ fn named<'a>(app: &'a App, name: &str) -> Result<&'a Phase, LinuxError> {
     phases
         .find(|phase| phase.name == name)
         .ok_or_else(|| LinuxError::UnknownPhase {
-            app: app.name.to_owned(),
+            app: app.name.clone(),
             phase: name.to_owned(),
         })
 }

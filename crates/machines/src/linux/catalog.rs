@@ -13,7 +13,7 @@ use super::LinuxError;
 pub struct App {
     /// Its name: that of its directory.
     #[serde(skip)]
-    pub name: &'static str,
+    pub name: String,
     /// One line about it.
     pub(crate) about: String,
     /// What it speaks.
@@ -49,6 +49,12 @@ pub struct App {
     pub(crate) database: Option<Database>,
     /// What the guest runs.
     pub command: Vec<String>,
+    /// Its environment: `NAME=VALUE`.
+    #[serde(default)]
+    pub(crate) env: Vec<String>,
+    /// The directory that has all of its files, where they are the user's.
+    #[serde(skip)]
+    pub(crate) root: Option<PathBuf>,
     /// Files of the guest: configuration and content.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
@@ -232,7 +238,7 @@ pub fn find(name: &str) -> Result<App, LinuxError> {
         source: Box::new(source),
     })?;
     Ok(App {
-        name: entry.name,
+        name: entry.name.to_owned(),
         sources: entry.sources,
         ..app
     })
@@ -249,9 +255,9 @@ fn entry(name: &str) -> Result<&'static Entry, LinuxError> {
 impl App {
     /// What was seen of it in all phases, from start-up to shutdown.
     pub fn profile(&self) -> Result<Profile, LinuxError> {
-        let entry = entry(self.name)?;
+        let entry = entry(&self.name)?;
         Profile::read(entry.profile).map_err(|source| LinuxError::Profile {
-            app: self.name.to_owned(),
+            app: self.name.clone(),
             source,
         })
     }
@@ -266,6 +272,24 @@ impl App {
         let answer = String::from_utf8_lossy(answer);
         let mut expected = self.check.expect.iter();
         expected.all(|text| answer.contains(text.as_str()))
+    }
+}
+
+impl App {
+    /// The first line of the request and of an answer by which a user's application refuses it
+    /// (HTTP's 4xx): trying again is of no use.
+    pub fn refusal(&self, answer: &[u8]) -> Option<[String; 2]> {
+        const LONGEST: usize = 80;
+        let line = |text: &[u8]| {
+            let line = text.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line);
+            let shown = line.chars().filter(|c| !c.is_control()).take(LONGEST);
+            shown.collect::<String>()
+        };
+        let answered = line(answer);
+        let status = answered.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
+        let is_refused = self.root.is_some() && status.len() == 3 && status.starts_with('4');
+        is_refused.then(|| [line(self.check.send.as_bytes()), answered])
     }
 }
 

@@ -19,6 +19,13 @@ pub fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::Result<V
     Dialog::open(address, limit)?.until_closed(request)
 }
 
+/// What follows the head of an HTTP answer.
+pub fn body(answer: &[u8]) -> &[u8] {
+    let end = b"\r\n\r\n";
+    let head = answer.windows(end.len()).position(|window| window == end);
+    head.map_or(&[], |at| &answer[at + end.len()..])
+}
+
 /// A connection that was opened as the protocol wants it: it takes requests. With it the length of
 /// the answer to what opens it.
 pub(crate) fn greeted(address: SocketAddr, protocol: Protocol) -> io::Result<(Dialog, usize)> {
@@ -79,6 +86,15 @@ mod tests {
             request
         });
         (address, server)
+    }
+
+    #[test]
+    fn the_body_follows_the_first_empty_line() {
+        assert_eq!(
+            body(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\none\r\n\r\ntwo"),
+            b"one\r\n\r\ntwo"
+        );
+        assert_eq!(body(b"HTTP/1.1"), b"");
     }
 
     #[test]

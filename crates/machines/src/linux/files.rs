@@ -7,7 +7,9 @@ mod database;
 mod packages;
 
 use tare_rootfs::tree::Node;
+use tare_rootfs::walk::{Links, walk};
 use tare_rootfs::{Cache, Tree};
+use tare_tailor::lock::sha256_of_file;
 
 use self::packages::{LINKER, Packages};
 use super::LinuxError;
@@ -17,8 +19,17 @@ use crate::versions::Versions;
 /// Where programs look for it.
 const LINKER_NAME: &str = "lib64/ld-linux-x86-64.so.2";
 
-/// Versions of the application's own package, and of the compiler of what is compiled here.
+/// Most bytes of an own application's files.
+pub(crate) const MOST_BYTES: u64 = 4 << 30;
+
+/// Versions of the application's own package, and of the compiler of what is compiled here; of an
+/// own application its program's digest.
 pub fn versions(app: &App, cache: &Cache) -> Versions {
+    if let Some((root, program)) = app.root.as_ref().zip(app.command.first()) {
+        let digest = sha256_of_file(&root.join(program.trim_start_matches('/')));
+        let digest = digest.map(|it| (app.name.clone(), format!("sha256 {it}")));
+        return digest.into_iter().collect();
+    }
     let own = app.packages.first().and_then(|package| {
         let packages = Packages::unpack(app, cache).ok()?;
         Some((package.clone(), packages.version(package)?))
@@ -32,6 +43,9 @@ pub fn versions(app: &App, cache: &Cache) -> Versions {
 
 /// The guest's files without its first process.
 pub fn tree(app: &App, cache: &Cache) -> Result<Tree, LinuxError> {
+    if let Some(root) = &app.root {
+        return Ok(walk(root, Links::Kept, MOST_BYTES)?.tree);
+    }
     let packages = Packages::unpack(app, cache)?;
     let mut tree = Tree::new();
     for object in app.programs.iter().chain(&app.modules) {

@@ -121,7 +121,7 @@ pub fn kept_for(
     cache: &Cache,
 ) -> Result<Bootable, LinuxError> {
     let none = || LinuxError::NotKept {
-        app: app.name.to_owned(),
+        app: app.name.clone(),
     };
     let entries = entries(cache);
     if !entries.is_dir() {

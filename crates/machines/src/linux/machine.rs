@@ -122,7 +122,7 @@ impl LinuxMachine {
         let mut guest = boot(machine, image, app.memory_mib, cpio::pack(tree)?)?;
         let line = guest.guest.line();
         line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
-        Self::launch(tare, guest, app.name, app, Some(plugin))
+        Self::launch(tare, guest, &app.name, app, Some(plugin))
     }
 
     fn launch(

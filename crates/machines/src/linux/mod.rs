@@ -32,6 +32,7 @@ pub mod fuzz;
 pub(crate) mod jailed_qemu;
 pub mod kernels;
 pub mod machine;
+pub mod own_app;
 pub mod own_program;
 mod postgres;
 mod protocol;
@@ -75,6 +76,14 @@ pub enum LinuxError {
         name: String,
         /// What is wrong.
         source: Box<toml::de::Error>,
+    },
+    /// A data file of the user's application.
+    #[error("{}: {why}", file.display())]
+    OwnApp {
+        /// The data file.
+        file: PathBuf,
+        /// What is wrong, and the way out.
+        why: String,
     },
     /// The packages lack something that the application needs.
     #[error("the packages of {app} hold no {path}: add the package that does")]
@@ -225,7 +234,9 @@ impl LinuxError {
     /// The exit code that fits.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::UnknownApp { .. } | Self::UnknownPhase { .. } => ExitCode::Usage,
+            Self::UnknownApp { .. } | Self::UnknownPhase { .. } | Self::OwnApp { .. } => {
+                ExitCode::Usage
+            }
             Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Interrupted(interrupted) => interrupted.exit_code(),
             _ => ExitCode::WeighFailed,

@@ -44,7 +44,7 @@ pub fn kernel(
         make(name, &order, &place, cache, interrupt)?;
     }
     at(&place, name).ok_or_else(|| LinuxError::Missing {
-        app: app.name.to_owned(),
+        app: app.name.clone(),
         path: place.join(IMAGE).display().to_string(),
     })
 }

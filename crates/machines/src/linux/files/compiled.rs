@@ -116,7 +116,7 @@ impl Compiler {
 
 fn output(app: &App, by: Compiler, command: &mut Command) -> Result<String, LinuxError> {
     let missing = |source| LinuxError::NoCompiler {
-        app: app.name.to_owned(),
+        app: app.name.clone(),
         program: by.name(),
         origin: by.origin(),
         source,

@@ -139,7 +139,7 @@ impl<'a> Packages<'a> {
 
     fn missing(&self, path: &str) -> LinuxError {
         LinuxError::Missing {
-            app: self.app.name.to_owned(),
+            app: self.app.name.clone(),
             path: path.to_owned(),
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn failed(app: &App, program: &str, said: &[u8]) -> LinuxError {
     let mut lines = said.lines().rev().map(str::trim);
     let last = lines.find(|line| !line.is_empty());
     LinuxError::Made {
-        app: app.name.to_owned(),
+        app: app.name.clone(),
         program: program.to_owned(),
         said: last.unwrap_or("it said nothing").to_owned(),
     }
