@@ -1,6 +1,6 @@
 //! Which packaging weighs least for which application: memcached, redis and nginx from
-//! Debian's packages, a Go and an axum server, or the user's own, each as a bare process, in containers, on the
-//! library OS and in a Linux guest. All have the same files, command and load.
+//! Debian's packages, a Go and an axum server, or the user's own, each as a bare process, in
+//! containers, on the library OS and in a Linux guest. All have the same files, command and load.
 //!
 //! ```text
 //! services  the applications and their loads
@@ -244,8 +244,13 @@ impl Apps {
             } else {
                 catalogued(app).map_err(refused)?.clone()
             };
-            if services.iter().all(|it| it.name != service.name) {
-                services.push(service);
+            match services.iter().find(|it| it.name == service.name) {
+                Some(_) if service.own.is_some() => {
+                    let name = &service.name;
+                    return Err(refused(format!("{app}: two data files are named {name}")));
+                }
+                Some(_) => {}
+                None => services.push(service),
             }
         }
         if !services.is_empty() {

@@ -174,9 +174,17 @@ fn an_own_application_is_measured_in_every_packaging() {
     run.is_rebuilt_from_its_samples();
     run.nothing_is_left();
 
-    let mut experiment = short();
-    experiment.options.apps = vec!["/none/shop.toml".to_owned()];
-    let error = experiment.configure().unwrap_err().to_string();
+    let refused = |apps: Vec<String>| {
+        let mut experiment = short();
+        experiment.options.apps = apps;
+        experiment.configure().unwrap_err().to_string()
+    };
+    let twice = refused(vec![file.display().to_string(); 2]);
+    assert!(
+        twice.ends_with("two data files are named my-shop"),
+        "{twice}"
+    );
+    let error = refused(vec!["/none/shop.toml".to_owned()]);
     assert!(
         error.contains("--app cannot use /none/shop.toml"),
         "{error}"
