@@ -1,5 +1,6 @@
 // A REST service that keeps notes in memory: GET /notes lists them, POST /notes adds one,
 // GET /notes/N gives one. SIGTERM, as `tare stop` sends it, ends it after the last answer.
+// PORT in the environment is its port, 80 if absent.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"os"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -75,7 +77,11 @@ func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/notes", kept.list)
 	mux.HandleFunc("/notes/", kept.one)
-	server := &http.Server{Addr: ":80", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	port := os.Getenv("PORT")
+	if port == "" {
+		port = "80"
+	}
+	server := &http.Server{Addr: ":" + port, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()

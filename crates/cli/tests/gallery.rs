@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use support::needs::{built, kvm, passt, skip};
@@ -91,6 +91,37 @@ fn the_go_service_keeps_notes() {
     assert!(one.contains("{\"number\":1,\"text\":\"milk\"}"), "{one}");
     assert!(served(port, "/notes/2").contains("404"));
     stop(&place, child).expect(0, "1 notes");
+    weighed(&place, &program);
+}
+
+/// The service is measured in a machine and as a process, by the data file of its page.
+fn weighed(place: &TestDir, program: &Path) {
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::copy(program, root.join("notes")).unwrap();
+    fs::copy(
+        example("go-service").join("notes.toml"),
+        place.path().join("notes.toml"),
+    )
+    .unwrap();
+    let out = place.path().join("out");
+    let file = place.path().join("notes.toml");
+    let [file, out] = [&file, &out].map(|path| path.to_str().unwrap());
+    let args = [
+        "weigh",
+        "apps",
+        "--app",
+        file,
+        "--quick",
+        "--packaging",
+        "tare",
+        "--packaging",
+        "process",
+        "--out",
+        out,
+    ];
+    place.run(&args).expect(0, "app_per_s.notes_list.tare");
+    assert!(place.run_directories().is_empty());
 }
 
 /// A program in Rust, built as its page says but not optimized; None where its crates are not

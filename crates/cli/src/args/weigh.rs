@@ -228,6 +228,15 @@ struct AppsArgs {
         hide_possible_values = true
     )]
     apps: Vec<String>,
+    /// Packaging to measure: tare, process, container, gvisor, linux, tailored, tare_tcg,
+    /// linux_tcg or tailored_tcg; repeatable [default: all]
+    #[arg(
+        long = "packaging",
+        value_name = "NAME",
+        value_parser = offered(AppsOptions::packagings, StringValueParser::new()),
+        hide_possible_values = true
+    )]
+    packagings: Vec<String>,
     /// Also measure APP in a Linux guest with a tailored kernel: FILE, or the one that
     /// tare weigh tailor --app APP built; repeatable, one for each application
     #[arg(
@@ -241,8 +250,12 @@ struct AppsArgs {
 
 impl OwnArgs for AppsArgs {
     fn planned(self: Box<Self>, _: &Entry, depth: Depth) -> Box<dyn Experiment> {
-        let Self { apps, kernels } = *self;
-        AppsOptions { apps, kernels }.planned(depth)
+        let options = AppsOptions {
+            apps: self.apps,
+            packagings: self.packagings,
+            kernels: self.kernels,
+        };
+        options.planned(depth)
     }
 }
 

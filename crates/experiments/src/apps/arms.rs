@@ -43,7 +43,23 @@ pub(super) const ALL: [Arm; 9] = [
 /// Packagings that one chooses from: not the bare process, nor machines without KVM.
 pub(super) const CHOICE: [Arm; 5] = [TARE, CONTAINER, GVISOR, LINUX, TAILORED];
 
+/// Those of these names, in the order of [`ALL`].
+pub(super) fn named(names: &[String]) -> Result<Vec<Arm>, String> {
+    let is_one = |name: &String| ALL.iter().any(|arm| arm.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_one(name)) {
+        let all = ALL.map(|arm| arm.name).join(", ");
+        return Err(format!("{unknown}: there are: {all}"));
+    }
+    let is_named = |arm: &Arm| names.iter().any(|name| name == arm.name);
+    Ok(ALL.into_iter().filter(is_named).collect())
+}
+
 impl Arm {
+    /// Its place in [`ALL`].
+    pub(super) fn place(self) -> usize {
+        ALL.iter().position(|arm| *arm == self).unwrap_or_default()
+    }
+
     /// Whether QEMU's translator executes it.
     pub(super) fn is_translated(self) -> bool {
         [TARE_TCG, LINUX_TCG, TAILORED_TCG].contains(&self)

@@ -115,6 +115,8 @@ pub struct Options {
     /// The applications to measure: names, or data files of the user's ([`OwnApp`]). All of the
     /// catalog, if there are none.
     pub apps: Vec<String>,
+    /// Names of the packagings to measure; all, if there are none.
+    pub packagings: Vec<String>,
     /// Kernels of Linux guests: name of an application, file; `None` is the one that `tailor`
     /// built for it.
     pub kernels: Vec<(String, Option<PathBuf>)>,
@@ -124,6 +126,11 @@ impl Options {
     /// Names of its applications.
     pub fn applications() -> Vec<&'static str> {
         services::names()
+    }
+
+    /// Names of its packagings.
+    pub fn packagings() -> Vec<&'static str> {
+        arms::ALL.map(|arm| arm.name).to_vec()
     }
 
     /// The experiment with these options.
@@ -151,6 +158,8 @@ pub(crate) struct Apps {
     idle: Duration,
     /// The applications to measure.
     services: Vec<Service>,
+    /// The packagings to measure.
+    arms: Vec<Arm>,
     /// Kernels that were tailored to applications, by their names.
     kernels: BTreeMap<String, PathBuf>,
     /// SHA-256 of these files.
@@ -225,6 +234,7 @@ impl Apps {
             settle: SETTLE,
             idle: Duration::from_millis(idle_ms),
             services: SERVICES.to_vec(),
+            arms: arms::ALL.to_vec(),
             kernels: BTreeMap::new(),
             digests: BTreeMap::new(),
             ready: BTreeMap::new(),
@@ -569,8 +579,16 @@ impl Experiment for Apps {
     has_data!();
 
     fn configure(&mut self) -> Result<(), WeighError> {
-        let Options { apps, kernels } = std::mem::take(&mut self.options);
+        let Options {
+            apps,
+            packagings,
+            kernels,
+        } = std::mem::take(&mut self.options);
         self.choose(&apps)?;
+        if !packagings.is_empty() {
+            self.arms = arms::named(&packagings)
+                .map_err(|why| WeighError::Option(format!("--packaging {why}")))?;
+        }
         let mut kernels = kernels.into_iter();
         kernels.try_for_each(|(name, file)| self.take_kernel(&name, file))
     }
@@ -581,7 +599,7 @@ impl Experiment for Apps {
             "alone_ms": self.alone.as_millis() as u64, "load_ms": self.load.as_millis() as u64,
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
             "pipelined": services::PIPELINED, "apps": self.services.iter().map(|it| &it.name).collect::<Vec<_>>(),
-            "arms": arms::ALL.map(|arm| arm.name),
+            "arms": self.arms.iter().map(|arm| arm.name).collect::<Vec<_>>(),
             "kernels": self.digests, "own": self.own_loads(),
         })
     }
@@ -617,17 +635,17 @@ impl Experiment for Apps {
             let turn = Turn::new(place, &service.name, Duration::ZERO);
             Turn { step, ..turn }
         });
-        let turn = |place: usize, arm_place: usize, cycle| {
-            let (service, arm) = (&self.services[place], arms::ALL[arm_place]);
+        let turn = |place: usize, arm: usize, cycle| {
+            let (service, arm) = (&self.services[place], self.arms[arm]);
             let label = self::place(&service.name, arm.name);
             let planned = self.planned_boot(service, arm);
-            let index = self.services.len() + place * arms::ALL.len() + arm_place;
+            let index = self.services.len() + place * arms::ALL.len() + arm.place();
             let turn = Turn::new(index, &label, planned).if_fails(IfFails::Drop);
             let has_kernel = self.kernels.contains_key(&*service.name);
             let is_due = !arm.is_translated() || cycle < self.translated;
             (is_due && (has_kernel || !arm.needs_kernel())).then_some(turn)
         };
-        let blocks = vec![arms::ALL.len(); self.services.len()];
+        let blocks = vec![self.arms.len(); self.services.len()];
         let boots = rounds(self.cycles, &blocks, 1, turn);
         files.chain(boots).collect()
     }

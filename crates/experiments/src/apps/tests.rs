@@ -133,6 +133,31 @@ fn applications_that_were_not_chosen_are_neither_measured_nor_missing() {
     run.is_rebuilt_from_its_samples();
     run.nothing_is_left();
 
+    let mut experiment = short();
+    experiment.options.apps = vec!["memcached".to_owned()];
+    experiment.options.packagings = ["process", "tare"].map(str::to_owned).to_vec();
+    experiment.configure().unwrap();
+    let run = Run::of("apps", experiment, Fakes::new(Kvm::Emulated, Fault::None));
+    run.is_complete();
+    let arms: Vec<Value> = run
+        .lines("boot")
+        .iter()
+        .map(|it| it["arm"].clone())
+        .collect();
+    assert_eq!(arms, ["tare", "process", "process", "tare"]);
+    assert_eq!(
+        figure(&run.summary(), "app_times_slower.memcached_get").n,
+        2
+    );
+    run.is_rebuilt_from_its_samples();
+    let mut experiment = short();
+    experiment.options.packagings = vec!["vm".to_owned()];
+    let unknown = experiment.configure().unwrap_err().to_string();
+    assert!(
+        unknown.contains("--packaging vm: there are: tare, process, "),
+        "{unknown}"
+    );
+
     let why = |apps, kernels| configured(apps, kernels).map(drop).unwrap_err().to_string();
     let unknown = why(&["apache"], &[]);
     assert!(
