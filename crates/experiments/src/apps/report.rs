@@ -31,6 +31,9 @@ const OF_APP: [(&str, Metric, &str); 5] = [
 pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
     let seconds = |time: Duration| number(time.as_secs_f64());
     let is_emulated = experiment.data.kvm == Kvm::Emulated;
+    let is_own = |it: &&Service| it.own_loads().is_some();
+    let own: Vec<&Service> = experiment.services.iter().filter(is_own).collect();
+    let names: Vec<&str> = own.iter().map(|it| &*it.name).collect();
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("cycles", experiment.cycles)
         .set("translated", experiment.translated)
@@ -40,6 +43,7 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         .set("settle_s", seconds(experiment.settle))
         .set("connections", CONNECTIONS)
         .set("pipelined", PIPELINED)
+        .maybe("own", (!own.is_empty()).then(|| names.join(" and ")))
         .only_if("emulated", is_emulated)
         .only_if("untailored", experiment.digests.is_empty());
     let loads = experiment.services.iter().flat_map(|it| it.loads.iter());
@@ -56,11 +60,9 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         .filter(|it| it.figure.starts_with(PER_S.name))
         .map(Measure::row);
     let report = text.report_with(rates, sections, &experiment.data.missing);
-    let own = experiment
-        .services
-        .iter()
-        .filter(|it| it.own_loads().is_some());
-    let answers = own.flat_map(|service| own_answers(service, figures));
+    let answers = own
+        .into_iter()
+        .flat_map(|service| own_answers(service, figures));
     ReportText {
         answer: report.answer.into_iter().chain(answers).collect(),
         ..report

@@ -195,6 +195,10 @@ fn an_own_application_is_measured_in_every_packaging() {
     assert_eq!(figure(&summary, "app_times_slower.my-shop_item").n, 2);
     let report = run.text("report.md");
     assert!(report.contains("my-shop, item: Tare carries "), "{report}");
+    assert!(
+        report.contains("the paths of my-shop are those"),
+        "{report}"
+    );
     assert!(!report.contains("redis: Tare carries"), "{report}");
     run.is_rebuilt_from_its_samples();
     run.nothing_is_left();
