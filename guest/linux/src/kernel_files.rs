@@ -6,7 +6,6 @@ use alloc::string::String;
 use core::fmt::Write as _;
 
 use linux_raw_sys::general as c;
-use tare_libos::heap;
 use tare_libos::thread::cores;
 use tare_libos::time::Instant;
 use tare_program::Start;
@@ -106,7 +105,7 @@ pub(crate) fn at_open(process: &Process, file: KernelFile) -> String {
 }
 
 fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Result {
-    let heap = heap::stats();
+    let heap = memory::stats();
     let now_ns = Instant::now().as_nanos();
     let (cpu_ns, running) = process.cpu_use(now_ns);
     let (first, threads) = {

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 #[cfg(target_os = "none")]
 pub(crate) use tare_hal::user::{Access as Rights, WINDOW};
+use tare_libos::heap::HeapStats;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -27,11 +28,16 @@ pub(crate) struct NoMemory;
 mod machine {
     use tare_hal::user;
 
-    use super::{DATA, NoMemory, PAGE, Range, Rights};
+    use super::{DATA, HeapStats, NoMemory, PAGE, Range, Rights};
 
     /// The addresses of programs that cannot be moved.
     pub(crate) fn fixed() -> Range<u64> {
         user::low()
+    }
+
+    /// What programs may have, and what is used of it.
+    pub(crate) fn stats() -> HeapStats {
+        user::memory_stats()
     }
 
     /// Whether a page is there, whatever its rights.
@@ -147,7 +153,7 @@ mod host {
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
 
-    use super::{NoMemory, PAGE, Range};
+    use super::{HeapStats, NoMemory, PAGE, Range};
 
     /// Where programs may have memory.
     pub(crate) const WINDOW: Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
@@ -180,6 +186,10 @@ mod host {
 
     pub(crate) fn fixed() -> Range<u64> {
         0x40_0000..0x440_0000
+    }
+
+    pub(crate) fn stats() -> HeapStats {
+        tare_libos::heap::stats()
     }
 
     pub(crate) fn is_held(address: u64) -> bool {

@@ -12,8 +12,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use tare_libos::heap;
-
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
 use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
@@ -626,7 +624,7 @@ fn is_own(range: &Range<u64>) -> bool {
 
 /// Refuses what can never be there, as Linux does by default (`vm.overcommit_memory`).
 pub(crate) fn may_commit(bytes: u64) -> Result<()> {
-    match heap::stats().total {
+    match memory::stats().total {
         0 => Ok(()),
         total if bytes > total => Err(Errno::ENOMEM),
         _ => Ok(()),

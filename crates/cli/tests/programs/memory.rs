@@ -1,10 +1,12 @@
 //! Memory of programs: new, moved, and in large pages.
 
+use std::fs;
 use std::process::Command;
 
 use crate::offers::answers_as_here_on_one_and_two_cpus;
 use crate::support::TestDir;
 use crate::support::compile::c;
+use crate::support::needs::qemu;
 use crate::{can_run, run};
 
 #[test]
@@ -73,5 +75,39 @@ fn large_pages_are_split_where_a_part_changes() {
         // All of 24 MiB but the first large page and the last part.
         assert!(kib("at first") >= 20 << 10, "{ended:#?}");
         assert_eq!(kib("at last"), 0, "{ended:#?}");
+    }
+}
+
+/// Memory below 256 MiB, where programs with fixed addresses are linked, was kept for these: up to
+/// half of the machine's.
+#[test]
+fn a_program_may_use_nearly_all_of_the_machines_memory() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for (link, name) in [("-static", "fixed"), ("-static-pie", "moved")] {
+        let Some(program) = c(&place, "most.c", &[link]) else {
+            return;
+        };
+        let ended = run(&place, &program, &["--memory", "64M", "--cpus", "2"]);
+        ended.expect(0, "all as written");
+        let free = ended.out.split(" of ").next().unwrap().parse::<u64>();
+        assert!(free.unwrap() >= 56, "{ended:#?}");
+        fs::copy(&program, root.join(name)).unwrap();
+    }
+    // Frames of the first are where the second is linked.
+    let root = root.to_str().unwrap();
+    let args = ["run", "--root", root, "--memory", "64M", "--net", "none"];
+    for engine in ["tare", "qemu"] {
+        if engine == "qemu" && !qemu() {
+            return;
+        }
+        let words = ["--engine", engine, "--", "/moved", "/fixed"];
+        let ended = place.run(&[&args[..], &words].concat());
+        ended.expect(0, "all as written");
+        assert_eq!(ended.out.matches("all as written").count(), 2, "{ended:#?}");
     }
 }

@@ -1,12 +1,14 @@
 //! Page frames for programs: blocks from the heap, handed out by the page. A page from
-//! the heap itself would cost a second one, for the allocator's bookkeeping.
+//! the heap itself would cost a second one, for the allocator's bookkeeping. Where the heap is
+//! short they are blocks of low memory, from its end down.
 
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
 use super::large_frames;
 use crate::lock::SpinLock;
-use crate::memory::heap;
+use crate::memory::heap::{self, HeapStats};
+use crate::memory::layout::low;
 
 const PAGE: u64 = 4096;
 /// Pages of a block, and of a smaller one when memory is short.
@@ -20,8 +22,17 @@ struct Block {
     /// Those that were never used and are zero.
     new: Pages,
     free: usize,
-    /// Whether it is a large page's ([`large_frames`]).
-    is_large: bool,
+    source: Source,
+}
+
+/// Where a block is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Heap,
+    /// It is a large page's ([`large_frames`]).
+    Large,
+    /// Low memory, which only programs reach, and the library OS at their addresses.
+    Low,
 }
 
 /// A bit for each page.
@@ -55,6 +66,8 @@ pub(super) struct Run {
     pub(super) count: usize,
     /// Whether they are zero; else whatever was in them is.
     pub(super) is_zero: bool,
+    /// Whether they are reached only where they are mapped.
+    pub(super) is_low: bool,
 }
 
 impl Block {
@@ -75,6 +88,7 @@ impl Block {
             frame: self.base + start as u64 * PAGE,
             count,
             is_zero,
+            is_low: self.source == Source::Low,
         })
     }
 
@@ -84,6 +98,79 @@ impl Block {
 }
 
 static BLOCKS: SpinLock<Vec<Block>> = SpinLock::new(Vec::new());
+
+/// Low memory: programs that are linked at fixed addresses have it from its begin, at its own
+/// addresses; blocks of frames come from its end. Used under the lock of [`BLOCKS`].
+static LOW: SpinLock<Low> = SpinLock::new(Low {
+    fixed_end: 0,
+    blocks_start: u64::MAX,
+});
+
+struct Low {
+    /// Where what is mapped at its own address ends. It does not fall again.
+    fixed_end: u64,
+    /// Where the blocks begin.
+    blocks_start: u64,
+}
+
+/// Keeps low memory up to `end` for what is mapped at its own address; `false` if some of it is
+/// used otherwise.
+pub(super) fn keep_fixed(end: u64) -> bool {
+    let mut memory = LOW.lock();
+    let is_kept = end <= memory.blocks_start;
+    if is_kept {
+        memory.fixed_end = memory.fixed_end.max(end);
+    }
+    is_kept
+}
+
+/// Bytes of a block of low memory.
+const BYTES: u64 = BLOCK as u64 * PAGE;
+
+/// Takes back the first blocks of low memory as far as they are free, so that another program may
+/// have fixed addresses there.
+fn take_back_low(blocks: &mut Vec<Block>) {
+    let mut memory = LOW.lock();
+    let is_first = |block: &Block, start| block.base == start && block.free == block.pages;
+    while let Some(index) = blocks
+        .iter()
+        .position(|block| is_first(block, memory.blocks_start))
+    {
+        blocks.swap_remove(index);
+        memory.blocks_start += BYTES;
+    }
+}
+
+/// The next block of low memory.
+fn low_block() -> Option<u64> {
+    let mut memory = LOW.lock();
+    let base = memory.blocks_start.min(low().end).checked_sub(BYTES)? & !(BYTES - 1);
+    if base < memory.fixed_end.max(low().start) {
+        return None;
+    }
+    memory.blocks_start = base;
+    Some(base)
+}
+
+/// Memory that programs may have, and what is used of it: the heap and low memory.
+pub fn memory_stats() -> HeapStats {
+    let heap = heap::stats();
+    let range = low();
+    let low_used = {
+        let memory = LOW.lock();
+        let blocks = range.end.saturating_sub(memory.blocks_start);
+        blocks + memory.fixed_end.saturating_sub(range.start)
+    };
+    let free: usize = {
+        let blocks = BLOCKS.lock();
+        let low = blocks.iter().filter(|block| block.source == Source::Low);
+        low.map(|block| block.free).sum()
+    };
+    HeapStats {
+        total: heap.total + (range.end - range.start),
+        used: heap.used + low_used.saturating_sub(free as u64 * PAGE),
+    }
+}
 
 /// `most` frames or fewer; `None` without memory.
 pub(super) fn take(most: usize) -> Option<Run> {
@@ -103,29 +190,35 @@ pub(super) fn take(most: usize) -> Option<Run> {
 fn new_block(others: usize) -> Option<Block> {
     let large = || {
         let (base, is_new) = large_frames::take(spare_large_pages())?;
-        Some((base, is_new, BLOCK, true))
+        Some((base, is_new, BLOCK, Source::Large))
     };
+    let low = || Some((low_block()?, false, BLOCK, Source::Low));
     let small = || {
         [BLOCK, SMALL].into_iter().find_map(|pages| {
             let (base, is_new) = heap::new_pages(pages)?;
-            Some((base.addr().get() as u64, is_new, pages, false))
+            Some((base.addr().get() as u64, is_new, pages, Source::Heap))
         })
     };
-    let found = if others < MANY { None } else { large() };
-    let (base, is_new, pages, is_large) = found.or_else(small)?;
+    let found = if others < MANY {
+        small().or_else(low)
+    } else {
+        // The last quarter of the heap is for the library OS as long as there is other memory.
+        large().or_else(low).or_else(small)
+    };
+    let (base, is_new, pages, source) = found?;
     Some(Block {
         base,
         pages,
         used: Pages::NONE,
         new: if is_new { Pages::ALL } else { Pages::NONE },
         free: pages,
-        is_large,
+        source,
     })
 }
 
 /// How many large pages may be taken from the heap, so that a quarter of the machine's memory is left.
 fn spare_large_pages() -> u64 {
-    let heap::HeapStats { total, used } = heap::stats();
+    let HeapStats { total, used } = heap::stats();
     (total - total / 4).saturating_sub(used) / (BLOCK as u64 * PAGE)
 }
 
@@ -141,12 +234,13 @@ pub(super) fn take_large() -> Option<Run> {
         used: Pages::ALL,
         new: Pages::NONE,
         free: 0,
-        is_large: true,
+        source: Source::Large,
     });
     Some(Run {
         frame,
         count: BLOCK,
         is_zero,
+        is_low: false,
     })
 }
 
@@ -163,8 +257,12 @@ pub(super) fn give(frame: u64) {
         block.free += 1;
     }
     if block.free == block.pages {
+        if block.source == Source::Low {
+            take_back_low(&mut blocks);
+            return;
+        }
         let block = blocks.swap_remove(index);
-        if block.is_large {
+        if block.source == Source::Large {
             large_frames::give(block.base);
             return;
         }

@@ -142,33 +142,36 @@ fn map_some(at: u64, most: u64, access: Access, bytes: &[u8]) -> Option<u64> {
     let in_table = TABLE - at / PAGE % TABLE;
     let most = most.min(in_table);
     let is_low = low().contains(&at);
-    let (frame, count) = if is_low {
-        (at, most)
+    // Low memory is reached where it is mapped only.
+    let (frame, count, in_place) = if is_low {
+        if !frames::keep_fixed(at + most * PAGE) {
+            return None;
+        }
+        (at, most, true)
     } else {
         let run = frames::take(most as usize)?;
-        if run.is_zero {
-            copy(run.frame, run.count, bytes);
-        } else {
-            fill(run.frame, run.count, bytes);
+        match (run.is_low, run.is_zero) {
+            (true, _) => {}
+            (false, true) => copy(run.frame, run.count, bytes),
+            (false, false) => fill(run.frame, run.count, bytes),
         }
-        (run.frame, run.count as u64)
+        (run.frame, run.count as u64, run.is_low)
     };
     let writable = Access {
         read: true,
         write: true,
         ..access
     };
-    let first = if is_low { writable } else { access };
+    let first = if in_place { writable } else { access };
     if !set_new(at, ProgramPages::entry(frame, first, !is_low), count) {
         if !is_low {
             (0..count).for_each(|page| frames::give(frame + page * PAGE));
         }
         return None;
     }
-    if is_low {
-        // Its frames are reached at their own address only.
+    if in_place {
         fill(at, count as usize, bytes);
-        if first != access && !set(at, frame, count, access, false) {
+        if first != access && !set(at, frame, count, access, !is_low) {
             return None;
         }
     }

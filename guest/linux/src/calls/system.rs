@@ -13,6 +13,7 @@ use super::unknown;
 use crate::capabilities::Capabilities;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::memory;
 use crate::process::Process;
 use crate::thread::Kept;
 
@@ -168,7 +169,7 @@ pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64, flags: 
 }
 
 pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
-    let heap = tare_libos::heap::stats();
+    let heap = memory::stats();
     let mut bytes = [0; 112];
     let free = heap.total.saturating_sub(heap.used);
     let uptime = tare_hal::clock::now_ns() / 1_000_000_000;
@@ -227,7 +228,7 @@ pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
         _ => return Err(Errno::EINVAL),
     };
     static MOST_KIB: AtomicU64 = AtomicU64::new(0);
-    let used_kib = tare_libos::heap::stats().used / 1024;
+    let used_kib = memory::stats().used / 1024;
     let most_kib = used_kib.max(MOST_KIB.fetch_max(used_kib, Ordering::Relaxed));
     let mut bytes = [0; 144];
     if whose as i32 != RUSAGE_CHILDREN {
