@@ -183,6 +183,9 @@ impl Throttled {
     }
 }
 
+/// Windows in which a vCPU must once have more CPU time.
+const LOOKS: usize = 5;
+
 #[test]
 fn the_command_against_a_quota_raises_it() {
     let Some(throttled) = Throttled::start() else {
@@ -192,12 +195,17 @@ fn the_command_against_a_quota_raises_it() {
     let before = expect_cause(place, &pid, "throttled");
     let cause = found(&before, "throttled").unwrap();
     lines(cause).iter().for_each(|line| execute(place, line));
-    let after = why(place, &pid);
-    assert!(found(&after, "throttled").is_none(), "{after}");
     let cpu = |told: &Value| vcpus_share(told, |thread| &thread["on_cpu"]["total_ns"]);
-    let (before, after) = (cpu(&before), cpu(&after));
-    println!("CPU of its vCPU before {before:.3}, after {after:.3}");
-    assert!(after > before, "{after} of {before}");
+    let before = cpu(&before);
+    // Other tests may have the CPU in a window.
+    let has_more = (0..LOOKS).any(|_| {
+        let after = why(place, &pid);
+        assert!(found(&after, "throttled").is_none(), "{after}");
+        let after = cpu(&after);
+        println!("CPU of its vCPU before {before:.3}, after {after:.3}");
+        after > before
+    });
+    assert!(has_more);
 }
 
 /// The time in `cpu.stat` rises when a stop ends: a window may lie within one.
