@@ -35,7 +35,12 @@ mod machine {
         user::low()
     }
 
-    /// What programs may have, and what is used of it.
+    /// Bytes that programs may have.
+    pub(crate) fn total() -> u64 {
+        user::memory_total()
+    }
+
+    /// The same, and what is used of it.
     pub(crate) fn stats() -> HeapStats {
         user::memory_stats()
     }
@@ -186,6 +191,10 @@ mod host {
 
     pub(crate) fn fixed() -> Range<u64> {
         0x40_0000..0x440_0000
+    }
+
+    pub(crate) fn total() -> u64 {
+        stats().total
     }
 
     pub(crate) fn stats() -> HeapStats {

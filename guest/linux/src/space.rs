@@ -624,7 +624,7 @@ fn is_own(range: &Range<u64>) -> bool {
 
 /// Refuses what can never be there, as Linux does by default (`vm.overcommit_memory`).
 pub(crate) fn may_commit(bytes: u64) -> Result<()> {
-    match memory::stats().total {
+    match memory::total() {
         0 => Ok(()),
         total if bytes > total => Err(Errno::ENOMEM),
         _ => Ok(()),

@@ -97,109 +97,109 @@ impl Block {
     }
 }
 
-static BLOCKS: SpinLock<Vec<Block>> = SpinLock::new(Vec::new());
-
-/// Low memory: programs that are linked at fixed addresses have it from its begin, at its own
-/// addresses; blocks of frames come from its end. Used under the lock of [`BLOCKS`].
-static LOW: SpinLock<Low> = SpinLock::new(Low {
+static FRAMES: SpinLock<Frames> = SpinLock::new(Frames {
+    blocks: Vec::new(),
     fixed_end: 0,
-    blocks_start: u64::MAX,
 });
 
-struct Low {
-    /// Where what is mapped at its own address ends. It does not fall again.
+struct Frames {
+    blocks: Vec<Block>,
+    /// Where what is mapped at its own address in low memory ends; blocks of low memory lie behind.
+    /// It does not fall again.
     fixed_end: u64,
-    /// Where the blocks begin.
-    blocks_start: u64,
+}
+
+/// Bytes of a block of low memory.
+const LOW_BLOCK: u64 = BLOCK as u64 * PAGE;
+
+impl Frames {
+    fn low_blocks(&self) -> impl Iterator<Item = &Block> {
+        let blocks = self.blocks.iter();
+        blocks.filter(|block| block.source == Source::Low)
+    }
+
+    /// Where blocks of low memory begin; its end without any.
+    fn low_start(&self) -> u64 {
+        let starts = self.low_blocks().map(|block| block.base);
+        starts.min().unwrap_or_else(|| low().end)
+    }
+
+    /// The base of another block of low memory, in front of those that there are.
+    fn next_low(&self) -> Option<u64> {
+        let base = self.low_start().checked_sub(LOW_BLOCK)? & !(LOW_BLOCK - 1);
+        (base >= self.fixed_end.max(low().start)).then_some(base)
+    }
+
+    /// Takes back blocks of low memory from its begin as far as they are free, so that another
+    /// program may have fixed addresses there.
+    fn take_back_low(&mut self) {
+        let is_free = |block: &Block, start| block.base == start && block.free == block.pages;
+        loop {
+            let start = self.low_start();
+            let first = self.blocks.iter().position(|block| is_free(block, start));
+            let Some(first) = first else { return };
+            self.blocks.swap_remove(first);
+        }
+    }
 }
 
 /// Keeps low memory up to `end` for what is mapped at its own address; `false` if some of it is
 /// used otherwise.
 pub(super) fn keep_fixed(end: u64) -> bool {
-    let mut memory = LOW.lock();
-    let is_kept = end <= memory.blocks_start;
+    let mut frames = FRAMES.lock();
+    let is_kept = end <= frames.low_start();
     if is_kept {
-        memory.fixed_end = memory.fixed_end.max(end);
+        frames.fixed_end = frames.fixed_end.max(end);
     }
     is_kept
 }
 
-/// Bytes of a block of low memory.
-const BYTES: u64 = BLOCK as u64 * PAGE;
-
-/// Takes back the first blocks of low memory as far as they are free, so that another program may
-/// have fixed addresses there.
-fn take_back_low(blocks: &mut Vec<Block>) {
-    let mut memory = LOW.lock();
-    let is_first = |block: &Block, start| block.base == start && block.free == block.pages;
-    while let Some(index) = blocks
-        .iter()
-        .position(|block| is_first(block, memory.blocks_start))
-    {
-        blocks.swap_remove(index);
-        memory.blocks_start += BYTES;
-    }
+/// Bytes of memory that programs may have: the heap and low memory.
+pub fn memory_total() -> u64 {
+    let low = low();
+    heap::stats().total + (low.end - low.start)
 }
 
-/// The next block of low memory.
-fn low_block() -> Option<u64> {
-    let mut memory = LOW.lock();
-    let base = memory.blocks_start.min(low().end).checked_sub(BYTES)? & !(BYTES - 1);
-    if base < memory.fixed_end.max(low().start) {
-        return None;
-    }
-    memory.blocks_start = base;
-    Some(base)
-}
-
-/// Memory that programs may have, and what is used of it: the heap and low memory.
+/// The same, and what is used of it.
 pub fn memory_stats() -> HeapStats {
-    let heap = heap::stats();
-    let range = low();
-    let low_used = {
-        let memory = LOW.lock();
-        let blocks = range.end.saturating_sub(memory.blocks_start);
-        blocks + memory.fixed_end.saturating_sub(range.start)
-    };
-    let free: usize = {
-        let blocks = BLOCKS.lock();
-        let low = blocks.iter().filter(|block| block.source == Source::Low);
-        low.map(|block| block.free).sum()
-    };
+    let frames = FRAMES.lock();
+    let in_blocks = frames.low_blocks().map(|block| block.pages - block.free);
+    let low_used = in_blocks.sum::<usize>() as u64 * PAGE;
+    let fixed = frames.fixed_end.saturating_sub(low().start);
     HeapStats {
-        total: heap.total + (range.end - range.start),
-        used: heap.used + low_used.saturating_sub(free as u64 * PAGE),
+        total: memory_total(),
+        used: heap::stats().used + low_used + fixed,
     }
 }
 
 /// `most` frames or fewer; `None` without memory.
 pub(super) fn take(most: usize) -> Option<Run> {
-    let mut blocks = BLOCKS.lock();
-    let roomy = blocks.iter_mut().find(|block| block.free > 0);
+    let mut frames = FRAMES.lock();
+    let roomy = frames.blocks.iter_mut().find(|block| block.free > 0);
     if let Some(run) = roomy.and_then(|block| block.take(most)) {
         return Some(run);
     }
-    blocks.try_reserve(1).ok()?;
-    let mut block = new_block(blocks.len())?;
+    frames.blocks.try_reserve(1).ok()?;
+    let mut block = new_block(&frames)?;
     let run = block.take(most);
-    blocks.push(block);
+    frames.blocks.push(block);
     run
 }
 
-/// A block beside this many others.
-fn new_block(others: usize) -> Option<Block> {
+/// A block beside the others.
+fn new_block(others: &Frames) -> Option<Block> {
     let large = || {
         let (base, is_new) = large_frames::take(spare_large_pages())?;
         Some((base, is_new, BLOCK, Source::Large))
     };
-    let low = || Some((low_block()?, false, BLOCK, Source::Low));
+    let low = || Some((others.next_low()?, false, BLOCK, Source::Low));
     let small = || {
         [BLOCK, SMALL].into_iter().find_map(|pages| {
             let (base, is_new) = heap::new_pages(pages)?;
             Some((base.addr().get() as u64, is_new, pages, Source::Heap))
         })
     };
-    let found = if others < MANY {
+    let found = if others.blocks.len() < MANY {
         small().or_else(low)
     } else {
         // The last quarter of the heap is for the library OS as long as there is other memory.
@@ -225,7 +225,7 @@ fn spare_large_pages() -> u64 {
 /// The frames of 2 MiB at a multiple of as much; `None` if less than a quarter of the machine's memory
 /// would be left. They are given back one by one.
 pub(super) fn take_large() -> Option<Run> {
-    let mut blocks = BLOCKS.lock();
+    let blocks = &mut FRAMES.lock().blocks;
     blocks.try_reserve(1).ok()?;
     let (frame, is_zero) = large_frames::take(spare_large_pages())?;
     blocks.push(Block {
@@ -246,7 +246,8 @@ pub(super) fn take_large() -> Option<Run> {
 
 /// Gives a frame back.
 pub(super) fn give(frame: u64) {
-    let mut blocks = BLOCKS.lock();
+    let mut frames = FRAMES.lock();
+    let blocks = &mut frames.blocks;
     let Some(index) = blocks.iter().position(|block| block.contains(frame)) else {
         return;
     };
@@ -258,7 +259,7 @@ pub(super) fn give(frame: u64) {
     }
     if block.free == block.pages {
         if block.source == Source::Low {
-            take_back_low(&mut blocks);
+            frames.take_back_low();
             return;
         }
         let block = blocks.swap_remove(index);

@@ -47,7 +47,7 @@ pub use clock_code::ClockCode;
 pub use context::{Context, Exit};
 pub use entry::jump_target;
 pub(crate) use entry::{STUB, init, isolated_stub};
-pub use frames::memory_stats;
+pub use frames::{memory_stats, memory_total};
 pub(crate) use keep_out::keep_out;
 pub use memory::{
     LARGE, MapError, count_held, exchange_u32, is_held, is_large, is_lent, is_mapped, large_bytes,
