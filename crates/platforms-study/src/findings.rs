@@ -8,7 +8,7 @@ use tare_platform::{Limit, Mode, Place, Platform};
 use tare_policy::placement::{ChrRange, Class, chr_permille};
 
 use self::costs::{CostRatio, Judged, adjusted_text, differs};
-use super::analysis::{Pinning, overhead, pin_gain, quota_bound, sizes};
+use super::analysis::{Pinning, overhead, quota_bound, sizes};
 use super::data::Data;
 use super::estimate::{ALPHA, Estimate};
 use super::fit::split;
@@ -237,16 +237,17 @@ fn gains<'a>(
     let mut other = false;
     for workload in workloads {
         for size in sizes(evidence.data, workload) {
-            match pin_gain(evidence.data, workload, platform, size) {
-                Some((Pinning::Gain, gain)) => {
-                    let text = said(&format!("{workload}, {size} CPUs: gain"), &gain);
-                    let place = |mode| Place::new(platform, mode, size, evidence.host_cpus);
-                    let sides = [Mode::Vanilla, Mode::Pinned].map(|mode| (workload, place(mode)));
-                    compared.extend(CostRatio::of(evidence.data, sides).map(|it| (text, it)));
-                }
-                Some(_) => other = true,
-                None => {}
+            let place = |mode| Place::new(platform, mode, size, evidence.host_cpus);
+            let sides = [Mode::Vanilla, Mode::Pinned].map(|mode| (workload, place(mode)));
+            let Some(cost) = CostRatio::of(evidence.data, sides) else {
+                continue;
+            };
+            if Pinning::of(platform, size, evidence.host_cpus) != Pinning::Gain {
+                other = true;
+                continue;
             }
+            let what = format!("{workload}, {size} CPUs: gain");
+            compared.push((said(&what, &cost.ratio.percent()), cost));
         }
     }
     if compared.is_empty() && other {
