@@ -249,8 +249,9 @@ impl Apps {
         let mut services: Vec<Service> = Vec::new();
         for app in apps {
             let service = if is_data_file(app) {
-                let own = OwnApp::read(Path::new(app)).map_err(|error| refused(chain(&error)))?;
-                Service::own(&own.app.name, &own.loads, Some(own.app.clone()))
+                let own = OwnApp::read(Path::new(app));
+                let OwnApp { app, loads } = own.map_err(|error| refused(chain(&error)))?;
+                Service::own(&app.name.clone(), &loads, Some(app))
             } else {
                 catalogued(app).map_err(refused)?.clone()
             };
@@ -272,20 +273,17 @@ impl Apps {
     /// Takes a kernel for one of the applications.
     fn take_kernel(&mut self, name: &str, file: Option<PathBuf>) -> Result<(), WeighError> {
         let refused = |why: String| WeighError::Option(format!("--kernel {name}: {why}"));
-        if self.services.iter().all(|service| service.name != name) {
-            let why = match catalogued(name) {
-                Ok(_) => "the application is not measured: add --app".to_owned(),
-                Err(why) => return Err(WeighError::Option(format!("--kernel {why}"))),
-            };
-            return Err(refused(why));
-        }
-        let is_own = self
-            .services
-            .iter()
-            .any(|it| it.name == name && it.own.is_some());
+        let Some(service) = self.services.iter().find(|it| it.name == name) else {
+            return Err(match catalogued(name) {
+                Ok(_) => refused("the application is not measured: add --app".to_owned()),
+                Err(why) => WeighError::Option(format!("--kernel {why}")),
+            });
+        };
         let file = match file {
             Some(file) => file,
-            None if is_own => return Err(refused(format!("add its file: {name}=FILE"))),
+            None if service.own.is_some() => {
+                return Err(refused(format!("add its file: {name}=FILE")));
+            }
             None => built(name).map_err(|error| refused(chain(&error)))?,
         };
         let file = fs::canonicalize(&file)
@@ -346,14 +344,9 @@ impl Apps {
                 }
             };
             self.alone(bench, server.as_mut(), load, exchange.clone(), boot)?;
-            let exchange = exchange.pipelined(load.at_once(app));
-            self.loaded(
-                bench,
-                server.as_mut(),
-                (load, load.at_once(app)),
-                exchange,
-                boot,
-            )?;
+            let at_once = load.at_once(app);
+            let exchange = exchange.pipelined(at_once);
+            self.loaded(bench, server.as_mut(), (load, at_once), exchange, boot)?;
         }
         self.idle(bench, server.as_mut(), boot)?;
         if let Some(bytes) = server.resident_bytes() {
