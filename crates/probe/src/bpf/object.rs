@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Read as _;
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf};
 use aya::programs::raw_trace_point::RawTracePointLinkId;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::trace_point::TracePointLinkId;
@@ -301,14 +301,21 @@ impl Object {
         key: K,
         value: V,
     ) -> Result<(), Unavailable> {
+        self.change(map, |data| {
+            HashMap::<&mut MapData, K, V>::try_from(data)?.insert(key, value, 0)
+        })
+    }
+
+    /// Changes a map.
+    fn change(
+        &mut self,
+        map: &str,
+        change: impl FnOnce(&mut Map) -> Result<(), MapError>,
+    ) -> Result<(), Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self
-            .ebpf
-            .map_mut(map)
-            .ok_or_else(|| unavailable("no such map".to_owned()))?;
-        HashMap::<&mut MapData, K, V>::try_from(data)
-            .and_then(|mut hash| hash.insert(key, value, 0))
-            .map_err(|error| unavailable(reason::of(&error)))
+        let data = self.ebpf.map_mut(map);
+        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        change(data).map_err(|error| unavailable(reason::of(&error)))
     }
 
     /// Removes entries of a hash map; one may be gone already.
@@ -324,8 +331,7 @@ impl Object {
 
     /// A word of an array.
     pub fn word(&self, map: &str, index: u32) -> Option<u64> {
-        let array = Array::<&MapData, u64>::try_from(self.ebpf.map(map)?).ok()?;
-        array.get(&index, 0).ok()
+        self.element(map, index).map(|[word]| word)
     }
 
     /// Sets an element of an array.
@@ -335,14 +341,9 @@ impl Object {
         index: u32,
         value: [u64; V],
     ) -> Result<(), Unavailable> {
-        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self
-            .ebpf
-            .map_mut(map)
-            .ok_or_else(|| unavailable("no such map".to_owned()))?;
-        Array::<&mut MapData, [u64; V]>::try_from(data)
-            .and_then(|mut array| array.set(index, value, 0))
-            .map_err(|error| unavailable(reason::of(&error)))
+        self.change(map, |data| {
+            Array::<&mut MapData, [u64; V]>::try_from(data)?.set(index, value, 0)
+        })
     }
 
     /// An element of an array.
