@@ -220,7 +220,7 @@ impl OwnArgs for TailorArgs {
 #[derive(Debug, Args)]
 struct AppsArgs {
     /// Application to measure: memcached, redis, nginx, go, axum, or the data file of
-    /// another one (docs/apps.md); repeatable [default: all that have a name]
+    /// another one (docs/apps.md); repeatable [default: these five]
     #[arg(
         long = "app",
         value_name = "NAME|FILE.toml",

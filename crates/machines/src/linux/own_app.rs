@@ -109,8 +109,8 @@ impl OwnApp {
         let name = file.file_stem().and_then(|stem| stem.to_str());
         let name = name.filter(|name| is_name(name)).ok_or_else(|| {
             refused(format!(
-                "an application's name, which is the file's, has 1 to {LONGEST_NAME} small letters, \
-                 digits and hyphens: rename it"
+                "the file's name is the application's: rename it to 1 to {LONGEST_NAME} lower-case \
+                 letters, digits and hyphens"
             ))
         })?;
         if catalog::names().contains(&name) {
@@ -139,13 +139,14 @@ impl OwnApp {
 impl DataFile {
     fn check(&self) -> Result<(), String> {
         if !self.command.first().is_some_and(|it| it.starts_with('/')) {
-            return Err("command: its first word is the program's path in root, from / on".into());
+            return Err(
+                "the first word of command must be the program's absolute path in root".into(),
+            );
         }
         let mut words = self.command.iter().chain(&self.env);
         if !words.any(|word| word.contains(PORT)) {
             return Err(format!(
-                "no word of command or env has {PORT}: each start is on another port, which it \
-                 stands for"
+                "neither command nor env contains {PORT}, which each start replaces by another port"
             ));
         }
         let is_set = |it: &String| it.split_once('=').is_some_and(|(name, _)| !name.is_empty());
@@ -154,16 +155,16 @@ impl DataFile {
         }
         if !MEMORIES_MIB.contains(&self.memory_mib) {
             let (least, most) = (MEMORIES_MIB.start(), MEMORIES_MIB.end());
-            return Err(format!("memory_mib is not from {least} to {most}"));
+            return Err(format!("memory_mib must be from {least} to {most}"));
         }
         if !(1..=MOST_LOADS).contains(&self.loads.len()) {
-            return Err(format!("it has not 1 to {MOST_LOADS} [[load]]"));
+            return Err(format!("it needs 1 to {MOST_LOADS} [[load]] tables"));
         }
         for (place, load) in self.loads.iter().enumerate() {
             if !load.is_valid() {
                 return Err(format!(
-                    "load {:?}: its name has small letters, digits and hyphens, its path begins \
-                     with / and has neither blanks nor letters beyond ASCII",
+                    "load {:?}: the name must have lower-case letters, digits and hyphens only, and \
+                     the path must begin with / and be ASCII without spaces",
                     load.name
                 ));
             }
@@ -263,7 +264,7 @@ mod tests {
     fn what_is_wrong_with_a_data_file_is_one_sentence() {
         let without = |line: &str| GOOD.replace(line, "");
         for (name, text, why) in [
-            ("My.toml", GOOD.to_owned(), "small letters"),
+            ("My.toml", GOOD.to_owned(), "lower-case letters"),
             (
                 "nginx.toml",
                 GOOD.to_owned(),
@@ -284,7 +285,11 @@ mod tests {
                 GOOD.replace("'files'", "'none'"),
                 "none does not exist",
             ),
-            ("a.toml", GOOD.replace("/bin/shop", "shop"), "from / on"),
+            (
+                "a.toml",
+                GOOD.replace("/bin/shop", "shop"),
+                "absolute path in root",
+            ),
             (
                 "a.toml",
                 GOOD.replace("/bin/shop", "/bin/other"),
@@ -293,7 +298,7 @@ mod tests {
             (
                 "a.toml",
                 GOOD.replace("{port}", "80"),
-                "has {port}: each start",
+                "contains {port}, which each start",
             ),
             (
                 "a.toml",
@@ -303,14 +308,18 @@ mod tests {
             (
                 "a.toml",
                 format!("memory_mib = 1\n{GOOD}"),
-                "memory_mib is not from 16",
+                "memory_mib must be from 16",
             ),
             (
                 "a.toml",
                 GOOD.replace("/items/1", "items"),
-                "load \"item\": its name",
+                "load \"item\": the name must",
             ),
-            ("a.toml", GOOD.replace("/items/1", "/a b"), "neither blanks"),
+            (
+                "a.toml",
+                GOOD.replace("/items/1", "/a b"),
+                "ASCII without spaces",
+            ),
             ("a.toml", GOOD.replace("'item'", "'Item'"), "load \"Item\""),
             (
                 "a.toml",
